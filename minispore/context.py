@@ -1,0 +1,85 @@
+"""The global settings: which of the two modes runs, where compiled graphs are saved.
+
+``set_context(mode=GRAPH_MODE)`` is the one line that switches modes (MindSpore:
+``mindspore.set_context``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+GRAPH_MODE = 0
+PYNATIVE_MODE = 1
+
+_DEFAULTS: dict[str, Any] = {
+    "mode": PYNATIVE_MODE,
+    "device_target": "CPU",
+    "device_id": 0,
+    "save_graphs": 0,
+    "save_graphs_path": ".",
+    "jit_syntax_level": 0,
+    "max_call_depth": 1000,
+    "deterministic": "ON",
+}
+_settings = dict(_DEFAULTS)
+
+
+def _check(key: str, value: Any) -> Any:
+    """The value to store for `key`, or the error that tells what is allowed."""
+    if key not in _DEFAULTS:
+        known = ", ".join(sorted(_DEFAULTS))
+        raise ValueError(f"set_context has no key '{key}'; it knows {known}")
+    if key == "mode" and value not in (GRAPH_MODE, PYNATIVE_MODE):
+        raise ValueError(f"mode must be GRAPH_MODE (0) or PYNATIVE_MODE (1), not {value!r}")
+    if key == "device_target" and value != "CPU":
+        raise ValueError(f"device_target must be 'CPU', not {value!r}")
+    if key == "save_graphs":
+        if value not in (False, True, 0, 1, 2, 3):
+            raise ValueError(f"save_graphs must be a bool or 0 to 3, not {value!r}")
+        return int(value)
+    if key == "save_graphs_path" and not isinstance(value, str):
+        raise TypeError(f"save_graphs_path must be a str, not {type(value).__name__}")
+    if key == "max_call_depth" and (not isinstance(value, int) or value < 1):
+        raise ValueError(f"max_call_depth must be a positive int, not {value!r}")
+    return value
+
+
+def set_context(**settings: Any) -> None:
+    """Change global settings; all of them are checked before any is changed.
+
+    Args:
+        mode: GRAPH_MODE (0) or PYNATIVE_MODE (1, the default).
+        save_graphs: 0 or False (nothing), 1 to 3 or True: write each stage of every compilation.
+        save_graphs_path: the folder for them.
+        device_target: "CPU".
+
+    Raises:
+        ValueError: an unknown key, or a value that is not allowed.
+    """
+    checked = {key: _check(key, value) for key, value in settings.items()}
+    _settings.update(checked)
+
+
+def get_context(key: str) -> Any:
+    """The present value of a setting; ValueError for an unknown key."""
+    if key not in _settings:
+        raise ValueError(f"get_context has no key '{key}'; it knows {', '.join(sorted(_settings))}")
+    return _settings[key]
+
+
+def reset() -> None:
+    """Restore the defaults."""
+    _settings.update(_DEFAULTS)
+
+
+@contextlib.contextmanager
+def using(**settings: Any) -> Iterator[None]:
+    """Settings for the length of a ``with`` block."""
+    before = {key: get_context(key) for key in settings}
+    set_context(**settings)
+    try:
+        yield
+    finally:
+        set_context(**before)

@@ -1,0 +1,134 @@
+"""Data types and the promotion table.
+
+A :class:`DType` names the element type of a Tensor.  There is one object per type, so types
+are compared with ``is`` or ``==``; ``str`` prints MindSpore's form (``Float32``).
+
+Promotion follows MindSpore (``mindspore.ops`` operators, checked on 2.10): bool < integers <
+floats; two integers of mixed sign widen; an integer with a float takes the float's type, and a
+Python number adapts to the Tensor's type inside its class.
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+__all__ = [
+    "DType", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64", "bfloat16", "from_numpy", "of_python", "promote",
+    "promote_scalar", "dtype_to_nptype", "pytype_to_dtype", "int_", "float_", "half",
+    "single", "double",
+]  # fmt: skip
+
+
+class DType:
+    """An element type: its name, its NumPy dtype, its kind ('bool', 'int', 'uint' or 'float')."""
+
+    __slots__ = ("name", "numpy", "kind", "itemsize")
+
+    def __init__(self, name: str, numpy: np.dtype, kind: str):
+        self.name, self.numpy, self.kind = name, numpy, kind
+        self.itemsize = numpy.itemsize
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        """True for signed and unsigned integers, not for bool."""
+        return self.kind in ("int", "uint")
+
+    def __str__(self) -> str:
+        return (
+            "BFloat16"
+            if self.name == "bfloat16"
+            else self.name.replace("ui", "UI").capitalize()
+            if self.kind != "uint"
+            else "UInt" + self.name[4:]
+        )
+
+    def __repr__(self) -> str:
+        return f"minispore.{self.name}"
+
+    def __reduce__(self):
+        return _by_name, (self.name,)
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+bool_ = DType("bool", np.dtype(np.bool_), "bool")
+int8, int16, int32, int64 = (DType(f"int{b}", np.dtype(f"int{b}"), "int") for b in (8, 16, 32, 64))
+uint8, uint16, uint32, uint64 = (
+    DType(f"uint{b}", np.dtype(f"uint{b}"), "uint") for b in (8, 16, 32, 64)
+)
+float16, float32, float64 = (
+    DType(f"float{b}", np.dtype(f"float{b}"), "float") for b in (16, 32, 64)
+)
+bfloat16 = DType("bfloat16", np.dtype(ml_dtypes.bfloat16), "float")
+
+int_, float_, half, single, double = int64, float32, float16, float32, float64
+
+ALL = (
+    bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
+    float16, float32, float64, bfloat16,
+)  # fmt: skip
+_BY_NUMPY = {d.numpy: d for d in ALL}
+_NAMES = {d.name: d for d in ALL}
+
+
+def _by_name(name: str) -> DType:
+    return _NAMES[name]
+
+
+def from_numpy(dtype: np.dtype) -> DType:
+    """The DType of a NumPy dtype; TypeError for what no Tensor can hold (complex, str, object)."""
+    found = _BY_NUMPY.get(np.dtype(dtype).newbyteorder("="))
+    if found is None:
+        raise TypeError(
+            f"a Tensor cannot hold NumPy type '{dtype}'; use bool, an integer or a float type"
+        )
+    return found
+
+
+def of_python(kind: type) -> DType:
+    """The DType of a Python number's type: bool -> Bool, int -> Int64, float -> Float32."""
+    return {bool: bool_, int: int64, float: float32}[kind]
+
+
+def dtype_to_nptype(dtype: DType) -> type:
+    """The NumPy scalar type of a DType, as in ``mindspore.dtype_to_nptype``."""
+    return dtype.numpy.type
+
+
+def pytype_to_dtype(kind: type) -> DType:
+    """The DType of a Python or NumPy type, as in ``mindspore.pytype_to_dtype``."""
+    if kind in (bool, int, float):
+        return of_python(kind)
+    return from_numpy(np.dtype(kind))
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The type of an operation on two Tensors of types `a` and `b`."""
+    if a is b:
+        return a
+    if a.is_float or b.is_float:
+        if not (a.is_float and b.is_float):
+            return a if a.is_float else b
+        if a.itemsize == b.itemsize:  # float16 with bfloat16: neither holds the other
+            return float32
+        return a if a.itemsize > b.itemsize else b
+    if a is bool_ or b is bool_:
+        return b if a is bool_ else a
+    wide = np.promote_types(a.numpy, b.numpy)
+    return int64 if wide.kind == "f" else from_numpy(wide)  # uint64 with a signed type
+
+
+def promote_scalar(dtype: DType, kind: type) -> DType:
+    """The type of an operation on a Tensor of type `dtype` and a Python bool, int or float."""
+    if kind is bool or (kind is int and dtype is not bool_):
+        return dtype
+    if kind is int:
+        return int64
+    return dtype if dtype.is_float else float32

@@ -1,0 +1,1 @@
+"""The functional graph IR: its nodes, text form, verifier, interpreter and drawings."""

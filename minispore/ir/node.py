@@ -1,0 +1,347 @@
+"""The nodes of the graph IR, in MindIR's terms.
+
+    FuncGraph(name, parameters, output)
+    Node = ParameterNode | ValueNode | CNode(callee, inputs)
+    callee = Primitive | FuncGraph (a call) | Switch | While | Grad
+
+Nodes are immutable, carry their abstract value from birth, and are compared by identity; there is
+no hash-consing, so that common-subexpression elimination is a pass one can watch.  Every
+sub-graph is closed: what it needs from outside arrives as an operand.  A graph has one output
+node; several results are a MakeTuple, taken apart by TupleGetItem.
+
+Calling conventions (operands are a CNode's `inputs`):
+
+* a FuncGraph: one operand per parameter; the CNode's abstract is that of the graph's output;
+* ``Switch(graphs)``: inputs[0] is the choice (a bool Tensor or Scalar: index 0 is *true*, 1 is
+  *false*; or an int Scalar: the index itself), the rest are the operands that all graphs take;
+* ``While(cond, body, n_const)``: the first `n_const` inputs are constants of the loop, the others
+  the carry.  Both graphs take constants then carry; `cond` returns one bool, `body` a tuple: the
+  next carry.  The CNode's abstract is the tuple of the carry;
+* ``Grad(graph, wrt, n_out, with_sens)``: inputs are the graph's operands (and, with_sens, one
+  cotangent per differentiable one among the first `n_out` outputs); the CNode's value is the tuple
+  of all outputs of the graph, followed by the gradients of (the sum of) the first `n_out` outputs
+  with respect to the parameters numbered in `wrt`.  The `grad` stage expands it by J.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from minispore.abstract import Abstract, AbstractTuple
+from minispore.primitive import Primitive
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in the user's source: 1-based line, 0-based columns."""
+
+    file: str
+    line: int
+    column: int = 0
+    end_column: int = 0
+    function: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a node comes from; no part of its identity, and kept by rewrites.
+
+    `scope` is the path of Cells (``seq.0``); `phase` is "forward", "backward" or "update"; `rule`
+    names the rewrite rule or pass that made the node.
+    """
+
+    where: Location | None = None
+    scope: str = ""
+    phase: str = "forward"
+    rule: str = ""
+
+    def made_by(self, rule: str) -> Origin:
+        return replace(self, rule=rule)
+
+
+NOWHERE = Origin()
+
+
+class Node:
+    """A value in a graph."""
+
+    __slots__ = ("abstract", "origin", "__weakref__")
+    inputs: tuple[Node, ...] = ()
+
+    def __init__(self, abstract: Abstract, origin: Origin = NOWHERE):
+        self.abstract = abstract
+        self.origin = origin
+
+
+class ParameterNode(Node):
+    """An input of a graph."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str, abstract: Abstract, origin: Origin = NOWHERE):
+        super().__init__(abstract, origin)
+        self.name = name
+
+
+class ValueNode(Node):
+    """A constant: an ndarray (Tensor), a Python number (Scalar), or None (Token, empty Stack)."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any, abstract: Abstract, origin: Origin = NOWHERE):
+        super().__init__(abstract, origin)
+        self.value = value
+
+
+class CNode(Node):
+    """A call of a primitive, of a graph, of Switch, While or Grad."""
+
+    __slots__ = ("callee", "inputs")
+
+    def __init__(
+        self, callee: Callee, inputs: Iterable[Node], abstract: Abstract, origin: Origin = NOWHERE
+    ):
+        super().__init__(abstract, origin)
+        self.callee = callee
+        self.inputs = tuple(inputs)
+
+
+class FuncGraph:
+    """A function of the IR: parameters and one output.
+
+    `output` is set once, by the constructor or (for graphs that are referred to before they
+    are complete) by ``set_output``.  `scope_kind` says what the user wrote: "function", "cell",
+    "arm", "loop", "" ...; it serves drawing.  `bprop`, if given, is the graph of a Cell's own
+    gradient: it takes (parameters, outputs, one cotangent per differentiable output) and returns
+    a tuple, one cotangent per differentiable parameter; J uses it instead of the chain rule.
+    """
+
+    __slots__ = ("name", "parameters", "_output", "origin", "scope_kind", "bprop", "__weakref__")
+
+    def __init__(
+        self,
+        name: str,
+        parameters: Iterable[ParameterNode],
+        output: Node | None = None,
+        origin: Origin = NOWHERE,
+        scope_kind: str = "function",
+        bprop: FuncGraph | None = None,
+    ):
+        self.name = name
+        self.parameters = tuple(parameters)
+        self._output = output
+        self.origin = origin
+        self.scope_kind = scope_kind
+        self.bprop = bprop
+
+    @property
+    def output(self) -> Node:
+        if self._output is None:
+            raise ValueError(f"graph {self.name} is not complete")
+        return self._output
+
+    def set_output(self, output: Node) -> None:
+        if self._output is not None:
+            raise ValueError(f"graph {self.name} has an output already")
+        self._output = output
+
+    @property
+    def abstract(self) -> Abstract:
+        return self.output.abstract
+
+    def outputs(self) -> tuple[Node, ...]:
+        """The output's parts if it is a MakeTuple, else the output alone."""
+        return tuple_parts(self.output) or (self.output,)
+
+    def nodes(self) -> list[Node]:
+        """The nodes that the output needs, inputs first (parameters that are unused are absent)."""
+        return toposort([self.output])
+
+    def graphs(self) -> list[FuncGraph]:
+        """This graph and every graph reachable from it, each once, callers first."""
+        seen: dict[int, FuncGraph] = {}
+        todo = [self]
+        while todo:
+            g = todo.pop()
+            if id(g) in seen:
+                continue
+            seen[id(g)] = g
+            found = [h for n in g.nodes() if isinstance(n, CNode) for h in graphs_of(n.callee)]
+            todo.extend(reversed(found))
+        return list(seen.values())
+
+    def count(self) -> int:
+        """The number of CNodes in this graph and all it reaches (tuples' parts not counted)."""
+        return sum(
+            isinstance(n, CNode) and not is_tuple_plumbing(n)
+            for g in self.graphs()
+            for n in g.nodes()
+        )
+
+    def __str__(self) -> str:
+        from minispore.ir.text import to_text
+
+        return to_text(self)
+
+    def __repr__(self) -> str:
+        return f"FuncGraph({self.name})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Switch:
+    """Calls one of several graphs (MindSpore: Switch and SwitchLayer)."""
+
+    graphs: tuple[FuncGraph, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class While:
+    """Calls `body` on the carry as long as `cond` is true.  `trip_count`: known, or None."""
+
+    cond: FuncGraph
+    body: FuncGraph
+    n_const: int = 0
+    trip_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grad:
+    """Outputs and gradients of a graph; what J will expand."""
+
+    graph: FuncGraph
+    wrt: tuple[int, ...]
+    n_out: int
+    with_sens: bool = False
+
+
+Callee = Primitive | FuncGraph | Switch | While | Grad
+
+
+def graphs_of(callee: Callee) -> tuple[FuncGraph, ...]:
+    """The graphs that a callee refers to."""
+    if isinstance(callee, FuncGraph):
+        return (callee,)
+    if isinstance(callee, Switch):
+        return callee.graphs
+    if isinstance(callee, While):
+        return (callee.cond, callee.body)
+    if isinstance(callee, Grad):
+        return (callee.graph,)
+    return ()
+
+
+def with_graphs(callee: Callee, graphs: tuple[FuncGraph, ...]) -> Callee:
+    """The callee with its graphs (in the order of ``graphs_of``) replaced."""
+    if graphs == graphs_of(callee):
+        return callee
+    if isinstance(callee, FuncGraph):
+        return graphs[0]
+    if isinstance(callee, Switch):
+        return Switch(graphs)
+    if isinstance(callee, While):
+        return replace(callee, cond=graphs[0], body=graphs[1])
+    if isinstance(callee, Grad):
+        return replace(callee, graph=graphs[0])
+    return callee
+
+
+def is_call_of(node: Node, name: str) -> bool:
+    """True for a CNode of the primitive called `name`."""
+    return (
+        isinstance(node, CNode) and isinstance(node.callee, Primitive) and node.callee.name == name
+    )
+
+
+def is_tuple_plumbing(node: Node) -> bool:
+    return is_call_of(node, "MakeTuple") or is_call_of(node, "TupleGetItem")
+
+
+def tuple_parts(node: Node) -> tuple[Node, ...] | None:
+    """The inputs of a MakeTuple; None for any other node."""
+    return node.inputs if is_call_of(node, "MakeTuple") else None
+
+
+def toposort(outputs: Iterable[Node], stop: Callable[[Node], bool] | None = None) -> list[Node]:
+    """All nodes that `outputs` need, each after its inputs; nodes where `stop` holds are left out.
+
+    Without recursion, so that deep graphs are no problem; the order depends on structure alone.
+    """
+    order: list[Node] = []
+    seen: set[int] = set()
+    for out in outputs:
+        if id(out) in seen or (stop and stop(out)):
+            continue
+        seen.add(id(out))
+        stack: list[tuple[Node, Iterator[Node]]] = [(out, iter(out.inputs))]
+        while stack:
+            node, rest = stack[-1]
+            for child in rest:
+                if id(child) not in seen and not (stop and stop(child)):
+                    seen.add(id(child))
+                    stack.append((child, iter(child.inputs)))
+                    break
+            else:
+                order.append(node)
+                stack.pop()
+    return order
+
+
+@dataclass
+class Rebuilder:
+    """Copies nodes under a substitution: ``old -> new``; unchanged nodes are kept, not copied.
+
+    `memo` maps id(old) to new, and starts with the substitution (for example parameter -> operand).
+    `keep` holds the old nodes alive so that ids stay valid.
+    """
+
+    memo: dict[int, Node] = field(default_factory=dict)
+    keep: list[Node] = field(default_factory=list)
+
+    def substitute(self, old: Node, new: Node) -> None:
+        self.memo[id(old)] = new
+        self.keep.append(old)
+
+    def __call__(self, output: Node) -> Node:
+        memo = self.memo
+        for node in toposort([output], stop=lambda n: id(n) in memo):
+            new = node
+            if isinstance(node, CNode):
+                inputs = tuple(memo[id(i)] for i in node.inputs)
+                if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+                    new = CNode(node.callee, inputs, node.abstract, node.origin)
+            self.substitute(node, new)
+        return memo[id(output)]
+
+
+def make_tuple(items: Iterable[Node], origin: Origin = NOWHERE) -> CNode:
+    """A MakeTuple node."""
+    from minispore.primitive import REGISTRY
+
+    parts = tuple(items)
+    abstract = AbstractTuple(tuple(p.abstract for p in parts))
+    return CNode(REGISTRY["MakeTuple"].bound(), parts, abstract, origin)
+
+
+def tuple_item(node: Node, index: int, origin: Origin | None = None) -> Node:
+    """Item `index` of a tuple node: its part if it is a MakeTuple, else a TupleGetItem."""
+    from minispore.primitive import REGISTRY
+
+    parts = tuple_parts(node)
+    if parts is not None:
+        return parts[index]
+    assert isinstance(node.abstract, AbstractTuple)
+    prim = REGISTRY["TupleGetItem"].bound(index=index)
+    return CNode(prim, (node,), node.abstract.items[index], origin or node.origin)
+
+
+def inline_call(graph: FuncGraph, operands: Iterable[Node]) -> Node:
+    """The output of `graph` with its parameters replaced by operands."""
+    rebuild = Rebuilder()
+    for p, a in zip(graph.parameters, operands, strict=True):
+        rebuild.substitute(p, a)
+    return rebuild(graph.output)

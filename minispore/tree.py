@@ -1,0 +1,83 @@
+"""Python containers as trees: flatten into leaves and a hashable structure, and back.
+
+A structure is what the compiler remembers of a tuple, list or dict around Tensors: it keys
+compiled graphs, rebuilds results, and lets ``print`` see the same objects in both modes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A place for leaf number `index`."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value that is part of the structure; compared by type and representation."""
+
+    value: Any
+    key: Hashable
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A tuple, named tuple, list or dict; `keys` are the dict's keys in order."""
+
+    kind: type
+    items: tuple[Structure, ...]
+    keys: tuple = ()
+
+
+Structure = Leaf | Constant | Container
+
+
+def constant(value: Any) -> Constant:
+    """A Constant that tells 1, 1.0 and True (and 0.0 and -0.0) apart."""
+    if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
+        return Constant(value, (type(value), repr(value)))
+    return Constant(value, (type(value), id(value)))
+
+
+def flatten(value: Any, is_leaf: Callable[[Any], bool]) -> tuple[list[Any], Structure]:
+    """The leaves of a tree in order, and its structure; what is no leaf is a Constant."""
+    leaves: list[Any] = []
+
+    def walk(v: Any) -> Structure:
+        if is_leaf(v):
+            leaves.append(v)
+            return Leaf(len(leaves) - 1)
+        if type(v) in (list, tuple) or (isinstance(v, tuple) and hasattr(v, "_fields")):
+            return Container(type(v), tuple(walk(item) for item in v))
+        if type(v) is dict:
+            return Container(dict, tuple(walk(item) for item in v.values()), tuple(v))
+        return constant(v)
+
+    structure = walk(value)
+    return leaves, structure
+
+
+def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
+    """The tree of a structure, with `leaves` in their places."""
+    if isinstance(structure, Leaf):
+        return leaves[structure.index]
+    if isinstance(structure, Constant):
+        return structure.value
+    items = [unflatten(item, leaves) for item in structure.items]
+    if structure.kind is dict:
+        return dict(zip(structure.keys, items, strict=True))
+    if hasattr(structure.kind, "_fields"):
+        return structure.kind(*items)
+    return structure.kind(items)
