@@ -156,10 +156,12 @@ def register_eager(handler: Handler) -> None:
 
 
 def current_handler() -> Handler:
+    """What gives primitives their meaning in this thread now."""
     return _handlers.stack[-1] if _handlers.stack else _eager[0]
 
 
 def eager_handler() -> Handler:
+    """The handler that evaluates at once."""
     return _eager[0]
 
 

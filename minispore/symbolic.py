@@ -55,6 +55,15 @@ class Scalar(ScalarLike):
     def __repr__(self) -> str:
         return f"<{self.kind.__name__} known at run time>"
 
+    def __neg__(self) -> Any:
+        return scalar_op("ScalarNeg", self)
+
+    def __pos__(self) -> Any:
+        return scalar_op("ScalarAdd", self, 0)
+
+    def __abs__(self) -> Any:
+        return scalar_op("ScalarAbs", self)
+
     __hash__ = object.__hash__
 
 
@@ -93,9 +102,6 @@ for _name, _method in (
     ("ScalarLessEqual", "le"), ("ScalarGreater", "gt"), ("ScalarGreaterEqual", "ge"),
 ):  # fmt: skip
     setattr(Scalar, f"__{_method}__", _binary(_name)[0])
-setattr(Scalar, "__neg__", lambda self: scalar_op("ScalarNeg", self))
-setattr(Scalar, "__pos__", lambda self: scalar_op("ScalarAdd", self, 0))
-setattr(Scalar, "__abs__", lambda self: scalar_op("ScalarAbs", self))
 
 
 def constant_node(value: Any, origin: Origin = NOWHERE) -> ValueNode:

@@ -258,6 +258,7 @@ def is_call_of(node: Node, name: str) -> bool:
 
 
 def is_tuple_plumbing(node: Node) -> bool:
+    """True for MakeTuple and TupleGetItem, which name values and compute nothing."""
     return is_call_of(node, "MakeTuple") or is_call_of(node, "TupleGetItem")
 
 

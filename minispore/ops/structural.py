@@ -54,7 +54,7 @@ class TupleGetItem(Structural):
         return items[self.attrs["index"]]
 
 
-# ---------------------------------------------------------------------- numbers that vary at run time
+# ------------------------------------------------------------ numbers that vary at run time
 
 _INT64 = range(-(2**63), 2**63)
 
