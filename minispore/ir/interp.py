@@ -1,0 +1,233 @@
+"""What a graph means: its nodes, one after the other, on NumPy arrays and Python numbers.
+
+This is the definition that every pass, the engine and every device is tested against; it is meant
+to be read, not to be fast.  A Tensor is an ndarray, a Scalar a Python number, a tuple a tuple; a
+Stack is None (empty) or a pair (top value, the Stack below); the Token is None.
+
+    node          its value
+    parameter     the argument
+    constant      itself
+    primitive     eval(operands)
+    graph         the value of its output, with the operands as arguments
+    Switch        one of its graphs on the operands after the choice
+    While         the last carry: body after body, as long as cond is true
+    Grad          the graph that J makes of it (``register_grad_expander``)
+
+Graphs call graphs to any depth, so calls are not Python calls: an activation is a generator that
+yields (graph, arguments) where it needs a value, and ``interpret`` keeps the stack of them.
+(MindSpore has no such interpreter; its closest relative is the VM of Myia.)
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minispore.abstract import TOKEN, Abstract, AbstractScalar, AbstractTensor, AbstractTuple
+from minispore.context import get_context
+from minispore.ir.node import (
+    CNode,
+    FuncGraph,
+    Grad,
+    Node,
+    ParameterNode,
+    Switch,
+    ValueNode,
+    While,
+    toposort,
+)
+from minispore.primitive import Primitive
+
+Call = tuple[FuncGraph, Sequence[Any]]  # what an activation asks for
+Activation = Generator[Call, Any, Any]
+
+
+def interpret(
+    graph: FuncGraph, inputs: Sequence[Any], trace: Callable[[Node, Any], None] | None = None
+) -> tuple:
+    """The outputs of a graph as a tuple: the items of a tuple output, else the one value.
+
+    Args:
+        graph: any graph; its Grad nodes are expanded when they are met.
+        inputs: one ndarray or Python number per parameter (None for the Token or an empty Stack).
+        trace: called with each node and its value, in the order of execution.
+
+    Outputs may be the very arrays of inputs or constants: copy them before writing to them.  An
+    exception carries the user's line as a note.  With MINISPORE_DEBUG=1 in the environment each
+    value is compared with its node's abstract.
+    """
+    if len(inputs) != len(graph.parameters):
+        raise TypeError(f"{graph.name} takes {len(graph.parameters)} inputs, not {len(inputs)}")
+    run = _Run(trace)
+    calls = [run.activation(graph, inputs)]
+    value: Any = None
+    with np.errstate(all="ignore"):
+        while calls:
+            try:
+                callee, arguments = calls[-1].send(value)
+            except StopIteration as end:
+                calls.pop()
+                value = end.value
+            else:
+                calls.append(run.activation(callee, arguments))
+                value = None
+    return value if isinstance(graph.abstract, AbstractTuple) else (value,)
+
+
+class _Run:
+    """What the activations of one run share."""
+
+    def __init__(self, trace: Callable[[Node, Any], None] | None):
+        self.trace = trace
+        self.debug = debugging()
+        self.orders: dict[FuncGraph, list[Node]] = {}
+        self.depth: Counter[FuncGraph] = Counter()
+
+    def activation(self, graph: FuncGraph, arguments: Sequence[Any]) -> Activation:
+        """One evaluation of a graph; returns the value of its output."""
+        if graph not in self.orders:
+            self.orders[graph] = execution_order(graph)
+        self.depth[graph] += 1
+        check_depth(self.depth[graph], graph)
+        values: dict[Node, Any] = dict(zip(graph.parameters, arguments, strict=True))
+        for node in self.orders[graph]:
+            try:
+                if isinstance(node, ValueNode):
+                    values[node] = node.value
+                elif isinstance(node, CNode):
+                    operands = [values[i] for i in node.inputs]
+                    values[node] = yield from self.call(node, operands)
+                if self.debug:
+                    check_value(values[node], node.abstract)
+            except Exception as error:
+                add_location(error, node)
+                raise
+            if self.trace:
+                self.trace(node, values[node])
+        self.depth[graph] -= 1
+        return values[graph.output]
+
+    def call(self, node: CNode, operands: list) -> Activation:
+        """The value of a CNode."""
+        callee = node.callee
+        if isinstance(callee, Primitive):
+            return as_abstract(callee.eval(*operands), node.abstract)
+        if isinstance(callee, Switch):
+            return (yield callee.graphs[chosen(callee, operands[0])], operands[1:])
+        if isinstance(callee, While):
+            constants, carry = operands[: callee.n_const], operands[callee.n_const :]
+            while (yield callee.cond, [*constants, *carry]):
+                carry = yield callee.body, [*constants, *carry]
+            return tuple(carry)
+        if isinstance(callee, Grad):
+            callee = expanded(node)
+        return (yield callee, operands)
+
+
+def execution_order(graph: FuncGraph) -> list[Node]:
+    """The nodes of a graph in the order in which they run: every effect as early as it can.
+
+    So a pure node that fails on its values runs after the effects (among them its own Check)
+    that come before it in the program.
+    """
+    effects = [n for n in graph.nodes() if isinstance(n, CNode) and has_token(n.abstract)]
+    return toposort([*effects, graph.output])
+
+
+def has_token(abstract: Abstract) -> bool:
+    """True for the Token and for tuples that hold it."""
+    if isinstance(abstract, AbstractTuple):
+        return any(map(has_token, abstract.items))
+    return abstract == TOKEN
+
+
+def chosen(switch: Switch, choice: Any) -> int:
+    """Which graph of a Switch runs: 0 for true, 1 for false, or the int itself."""
+    if isinstance(choice, (bool, np.bool_, np.ndarray)):
+        return 0 if choice else 1
+    if not 0 <= choice < len(switch.graphs):
+        raise IndexError(f"Switch has {len(switch.graphs)} graphs; there is no number {choice}")
+    return choice
+
+
+def as_abstract(value: Any, abstract: Abstract) -> Any:
+    """A primitive's result as its node's abstract says: NumPy gives scalars for 0-d arrays.
+
+    A dtype may change within its kind only (float64 to float32, never float to int: TypeError).
+    """
+    if isinstance(abstract, AbstractTensor):
+        array = np.asarray(value)
+        return array.astype(abstract.dtype.numpy, casting="same_kind", copy=False)
+    if isinstance(abstract, AbstractTuple):
+        return tuple(as_abstract(v, a) for v, a in zip(value, abstract.items, strict=True))
+    return value
+
+
+# ----------------------------------------------------------------------- Grad, depth, errors
+
+_grad_expander: list[Callable[[FuncGraph], FuncGraph]] = []  # one: autodiff registers it
+
+
+def register_grad_expander(expand: Callable[[FuncGraph], FuncGraph]) -> None:
+    """Say how Grad nodes are run: `expand` returns a graph of the same value without them."""
+    _grad_expander[:] = [expand]
+
+
+def expanded(node: CNode) -> FuncGraph:
+    """A graph that takes a Grad node's operands and returns its value."""
+    if not _grad_expander:
+        raise NotImplementedError(
+            "a Grad node cannot be run before minispore.autodiff.transform is imported"
+        )
+    parameters = [ParameterNode(f"x{i}", x.abstract) for i, x in enumerate(node.inputs)]
+    call = CNode(node.callee, parameters, node.abstract, node.origin)
+    return _grad_expander[0](FuncGraph("grad", parameters, call))
+
+
+def check_depth(depth: int, graph: FuncGraph) -> None:
+    """RecursionError where a graph is inside itself `depth` times, and that is too deep."""
+    limit = get_context("max_call_depth")
+    if depth > limit:
+        raise RecursionError(
+            f"{graph.name} calls itself more than {limit} calls deep; "
+            "set_context(max_call_depth=...) can raise that limit"
+        )
+
+
+def add_location(error: Exception, node: Node) -> None:
+    """Add the user's line to an exception as a note, once: the innermost node has the word."""
+    where = node.origin.where
+    if where is None or any(n.startswith("  at ") for n in getattr(error, "__notes__", ())):
+        return
+    error.add_note(f"  at {where}, in {where.function}" if where.function else f"  at {where}")
+
+
+def debugging() -> bool:
+    """True if MINISPORE_DEBUG=1 is in the environment: values and passes are checked."""
+    return os.environ.get("MINISPORE_DEBUG") == "1"
+
+
+def check_value(value: Any, abstract: Abstract) -> None:
+    """TypeError if a run-time value is not what its abstract says."""
+    if isinstance(abstract, AbstractTensor):
+        fits = (
+            isinstance(value, np.ndarray)
+            and value.dtype == abstract.dtype.numpy
+            and value.shape == abstract.shape
+        )
+    elif isinstance(abstract, AbstractScalar):
+        fits = type(value) is abstract.kind
+    elif isinstance(abstract, AbstractTuple):
+        fits = isinstance(value, tuple) and len(value) == len(abstract.items)
+        if fits:
+            for v, a in zip(value, abstract.items, strict=True):
+                check_value(v, a)
+    else:  # Token, Stack
+        fits = value is None or (abstract != TOKEN and isinstance(value, tuple))
+    if not fits:
+        found = f"{value.dtype}{value.shape}" if isinstance(value, np.ndarray) else repr(value)
+        raise TypeError(f"the value {found} is no {abstract}, which its node promised")
