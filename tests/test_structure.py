@@ -1,0 +1,250 @@
+"""The shape of the project: imports that go one way, line budgets, documented public names.
+
+These tests turn growth and new dependencies into decisions: whoever needs one edits a table here.
+"""
+
+import ast
+import inspect
+import re
+import subprocess
+import tokenize
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "minispore"
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+
+# ------------------------------------------------------------------------------- import order
+
+# Low to high: a module may import from its own layer and from lower ones.
+LAYERS = (
+    ("context", "dtype", "abstract", "tree", "random"),
+    ("primitive",),
+    ("ops",),
+    ("ir",),
+    ("tensor", "tensor_methods", "symbolic", "initializer", "autodiff.tape"),
+    ("passes",),
+    ("autodiff.transform",),
+    ("frontend",),
+    ("engine",),
+    ("compile", "autodiff.api"),
+    ("report",),
+    ("nn", "dataset", "parallel"),
+    ("train",),
+    ("aliases", "cli"),
+)
+TOP = ("", "__main__")  # the package's public names, and the program: they see everything
+# (importing module, imported module): why this edge is needed although it goes upwards.
+EXCEPTIONS: dict[tuple[str, str], str] = {}
+
+
+def layer_of(module: str) -> int:
+    """The layer of a module of the package; the longest name in the table wins."""
+    name = module.removeprefix("minispore").removeprefix(".")
+    if name in TOP:
+        return len(LAYERS)
+    found = [
+        (len(room), level)
+        for level, rooms in enumerate(LAYERS)
+        for room in rooms
+        if name == room or name.startswith(room + ".")
+    ]
+    if name == "autodiff":  # its __init__ only re-exports
+        return layer_of("minispore.autodiff.api")
+    assert found, f"{module} has no layer: add it to LAYERS"
+    return max(found)[1]
+
+
+def imports_of(module: str) -> set[str]:
+    """The modules of the package that a module imports, anywhere in its text."""
+    path = MODULES[module]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+                parts = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parts, base] if base else parts)
+            names = {f"{base}.{alias.name}" for alias in node.names}
+            submodules = names & MODULES.keys()
+            found |= submodules
+            if len(submodules) < len(names):
+                found.add(base)
+    return {name for name in found if name.split(".")[0] == "minispore"} - {module}
+
+
+def test_every_module_has_a_layer():
+    for module in MODULES:
+        layer_of(module)
+
+
+def test_imports_go_one_way():
+    wrong = []
+    for module in MODULES:
+        for imported in sorted(imports_of(module)):
+            if layer_of(imported) > layer_of(module) and (module, imported) not in EXCEPTIONS:
+                wrong.append(f"{module} imports {imported}")
+    assert not wrong, "imports that go upwards:\n" + "\n".join(wrong)
+
+
+def test_every_exception_is_still_needed():
+    stale = [edge for edge in EXCEPTIONS if edge[1] not in imports_of(edge[0])]
+    assert not stale
+
+
+def test_the_import_test_can_fail():
+    assert layer_of("minispore.nn.layer") > layer_of("minispore.ops.math")
+    assert layer_of("minispore.autodiff.api") > layer_of("minispore.autodiff.tape")
+    assert layer_of("minispore") > layer_of("minispore.cli")
+    assert "minispore.primitive" in imports_of("minispore.ir.node")  # also inside functions
+
+
+# -------------------------------------------------------------------------------- line budget
+
+PASS_DRIVER = ("passes/__init__.py", "passes/pattern.py", "passes/rewrite.py", "passes/pipeline.py")
+PLAN = ("engine/__init__.py", "engine/plan.py")
+OUTSIDE = (  # rooms without a budget: built on top of the spine
+    "nn/", "dataset/", "train/", "parallel/", "report.py", "aliases.py", "cli.py", "__main__.py",
+    "__init__.py", "random.py", "initializer.py",
+)  # fmt: skip
+BUDGETS = {
+    "spine": 6000,
+    "of it, frontend": 2200,
+    "ops": 3000,
+    "rule tables": 800,
+    "kernels": 2500,
+    "other engine": 2000,
+}
+
+
+def room_of(name: str) -> str:
+    """The budget that a file of the package counts on."""
+    if name.startswith(OUTSIDE):
+        return "outside"
+    if name.startswith("ops/"):
+        return "ops"
+    if name.startswith("passes/") and name not in PASS_DRIVER:
+        return "rule tables"
+    if name.startswith("engine/kernels/"):
+        return "kernels"
+    if name.startswith("engine/") and name not in PLAN:
+        return "other engine"
+    return "spine"
+
+
+def code_lines(path: Path) -> int:
+    """The lines of a file that hold code: no docstrings, comments or blank lines."""
+    prose: set[int] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        if isinstance(node, documented) and ast.get_docstring(node) is not None:
+            text = node.body[0]
+            prose.update(range(text.lineno, (text.end_lineno or text.lineno) + 1))
+    silent = {
+        tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
+        tokenize.ENCODING, tokenize.ENDMARKER,
+    }  # fmt: skip
+    lines: set[int] = set()
+    with tokenize.open(path) as file:
+        for token in tokenize.generate_tokens(file.readline):
+            if token.type not in silent:
+                lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines - prose)
+
+
+def test_line_budgets():
+    used = dict.fromkeys([*BUDGETS, "outside"], 0)
+    for path in MODULES.values():
+        name = path.relative_to(PACKAGE).as_posix()
+        lines = code_lines(path)
+        used[room_of(name)] += lines
+        if name.startswith("frontend/"):
+            used["of it, frontend"] += lines
+    over = {room: used[room] for room, budget in BUDGETS.items() if used[room] >= budget}
+    assert not over, f"over budget: {over}"
+
+
+def test_code_lines_counts_code_only(tmp_path):
+    path = tmp_path / "sample.py"
+    path.write_text(
+        '"""Prose.\n\nMore."""\n\n# comment\nx = 1  # one\n\n\n'
+        'def f():\n    """Prose."""\n    return """two\n    lines"""\n'
+    )
+    assert code_lines(path) == 4
+
+
+# ---------------------------------------------------------------------------- tracked files
+
+DESIGN = {"notebooks", "minispore", "tests", "book", "pyproject.toml", "README.md", "LICENSE"}
+ABSOLUTE_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|opt|tmp|work|farm|Users|mnt)/\w")
+FOREIGN_WORD = re.compile(r"py[p]i\.org|python[h]osted|npm[j]s|deb\.debi[a]n|sub[a]gent")
+
+
+def tracked_files() -> list[str]:
+    listing = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [name for name in listing.stdout.split("\0") if name]
+
+
+def in_clone() -> bool:
+    return (ROOT / ".git").exists()
+
+
+def test_top_level_entries():
+    """Only what the design has (and dot files) is at the top of the repository."""
+    if in_clone():
+        tops = {name.split("/")[0] for name in tracked_files()}
+        assert {name for name in tops - DESIGN if not name.startswith(".")} == set()
+
+
+def test_no_machine_specific_text():
+    names = tracked_files() if in_clone() else [str(p.relative_to(ROOT)) for p in MODULES.values()]
+    found = []
+    for name in names:
+        path = ROOT / name
+        if not path.is_file() or path.suffix in (".npz", ".png"):
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if ABSOLUTE_PATH.search(line) or FOREIGN_WORD.search(line):
+                found.append(f"{name}:{number}: {line[:80]}")
+    assert not found, "\n".join(found[:20])
+
+
+def test_the_text_patterns_find_what_they_should():
+    for text in ("open('/ro" + "ot/x')", "see /ho" + "me/me/file", "/wo" + "rk/main"):
+        assert ABSOLUTE_PATH.search(text), text
+    for text in ("#!/usr/bin/env bash", "https://a.b/tmp/x", "a/opt/x", "w /opt"):
+        assert not ABSOLUTE_PATH.search(text), text
+    assert FOREIGN_WORD.search("https://py" + "pi.org/simple")
+
+
+# ---------------------------------------------------------------------------------- docstrings
+
+
+@pytest.mark.parametrize("name", ["minispore", "minispore.ops", "minispore.nn"])
+def test_public_names_have_docstrings(name):
+    module = __import__(name, fromlist=["_"])
+    public = getattr(module, "__all__", None) or [n for n in vars(module) if n[0] != "_"]
+    assert len(public) > 20
+    silent = []
+    for public_name in public:
+        value = getattr(module, public_name)
+        if isinstance(value, type):
+            doc = vars(value).get("__doc__")
+        elif isinstance(value, ModuleType) or inspect.isroutine(value):
+            doc = value.__doc__
+        else:
+            continue  # a dtype, a number: documented where it is defined
+        if not (doc and doc.strip()):
+            silent.append(public_name)
+    assert not silent, f"{name}: no docstring on {', '.join(silent)}"
