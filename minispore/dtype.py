@@ -10,13 +10,15 @@ Python number adapts to the Tensor's type inside its class.
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
 __all__ = [
     "DType", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64", "bfloat16", "from_numpy", "of_python", "promote",
-    "promote_scalar", "dtype_to_nptype", "pytype_to_dtype", "int_", "float_", "half",
+    "promote_scalar", "dtype_to_nptype", "pytype_to_dtype", "to_dtype", "int_", "float_", "half",
     "single", "double",
 ]  # fmt: skip
 
@@ -84,7 +86,7 @@ def _by_name(name: str) -> DType:
 
 def from_numpy(dtype: np.dtype) -> DType:
     """The DType of a NumPy dtype; TypeError for what no Tensor can hold (complex, str, object)."""
-    found = _BY_NUMPY.get(np.dtype(dtype).newbyteorder("="))
+    found = _BY_NUMPY.get(dtype) or _BY_NUMPY.get(np.dtype(dtype).newbyteorder("="))
     if found is None:
         raise TypeError(
             f"a Tensor cannot hold NumPy type '{dtype}'; use bool, an integer or a float type"
@@ -107,6 +109,17 @@ def pytype_to_dtype(kind: type) -> DType:
     if kind in (bool, int, float):
         return of_python(kind)
     return from_numpy(np.dtype(kind))
+
+
+def to_dtype(value: Any) -> DType:
+    """The DType that a DType, a name ("float32"), or a Python or NumPy type stands for."""
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str):
+        if value.lower() in _NAMES:
+            return _NAMES[value.lower()]
+        raise TypeError(f"'{value}' is no dtype; known are {', '.join(_NAMES)}")
+    return from_numpy(np.dtype(value))
 
 
 def promote(a: DType, b: DType) -> DType:

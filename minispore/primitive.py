@@ -41,6 +41,10 @@ class ScalarLike:
     kind: type
 
 
+class NeedConstant(Exception):
+    """A value known only at run time was used where a graph needs a constant."""
+
+
 class Primitive:
     """A primitive operation with its attributes.
 

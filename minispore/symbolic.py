@@ -20,12 +20,16 @@ from minispore.abstract import (
 )
 from minispore.dtype import DType
 from minispore.ir.node import NOWHERE, CNode, Node, Origin, ValueNode, tuple_item
-from minispore.primitive import REGISTRY, Primitive, ScalarLike, TensorLike, apply, handled_by
+from minispore.primitive import (
+    REGISTRY,
+    NeedConstant,
+    Primitive,
+    ScalarLike,
+    TensorLike,
+    apply,
+    handled_by,
+)
 from minispore.tensor import Tensor, to_array
-
-
-class NeedConstant(Exception):
-    """A value known only at run time was used where a graph needs a constant."""
 
 
 class Scalar(ScalarLike):

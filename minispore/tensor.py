@@ -3,42 +3,98 @@
 A Tensor is a *cell*: a name for a value that can be written (``x[0] = v``, ``x.add_(y)``).  Outside
 a graph the value is an ndarray (`_data`); while a graph is being built it is a node (`_node`).
 Results never alias operands: a write gives the cell a new value and leaves every other
-Tensor, and what the tape has saved, as it was.
+Tensor, and what the tape has saved, as it was.  (In MindSpore's PyNative mode a basic slice is a
+view, in its graph mode a copy; here it is a copy in both.)
+
+Operators and methods are in tensor_methods.py, the text forms in tensor_text.py.
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from minispore import dtype as dt
-from minispore.abstract import AbstractTensor
+from minispore import ops
+from minispore.abstract import AbstractScalar, AbstractTensor
 from minispore.dtype import DType
 from minispore.ir.node import Node
 from minispore.primitive import (
+    REGISTRY,
+    NeedConstant,
     Primitive,
+    ScalarLike,
     TensorLike,
+    apply,
+    as_tensor,
     current_handler,
     is_tracing,
     register_eager,
 )
+from minispore.tensor_methods import (
+    ElementMethods,
+    ReduceMethods,
+    ShapeMethods,
+    TensorOperators,
+    WriteMethods,
+    _copied,
+)
+from minispore.tensor_text import repr_of, str_of
 
 _new_key = itertools.count(1).__next__
 
 
-class Tensor(TensorLike):
-    """An n-dimensional array of one dtype."""
+class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, WriteMethods):
+    """An n-dimensional array of one dtype.
 
-    __slots__ = ("_data", "_node", "_key", "__weakref__")
+    Args:
+        input_data: a number, a nested list or tuple of numbers and Tensors, an ndarray, or a
+            Tensor.  It is copied.
+        dtype: a DType such as ``minispore.float32``; by default int gives Int64, float
+            Float32, bool Bool, and an ndarray keeps its own.
+        shape, init: in place of `input_data`: values from an Initializer (zeros without one).
+
+    Raises:
+        TypeError: data that no Tensor can hold, or a `dtype` that is no DType.
+        ValueError: nested lists of unequal length, or both `input_data` and `shape`.
+    """
+
+    __slots__ = ("_data", "_node", "_key", "_init", "__weakref__")
     _data: Any
     _node: Node | None
 
-    def __init__(self, input_data: Any = None, dtype: DType | None = None):
-        source = current_handler().constant(input_data, dtype)
+    def __init__(
+        self,
+        input_data: Any = None,
+        dtype: DType | None = None,
+        shape: Any = None,
+        init: Any = None,
+        const_arg: bool = False,
+    ):
+        if dtype is not None and not isinstance(dtype, DType):
+            raise TypeError(
+                f"dtype must be a DType such as minispore.float32, not {dtype!r}; "
+                "minispore.dtype.to_dtype turns a name or NumPy type into one"
+            )
+        if shape is not None:
+            source = _initialised(input_data, dtype, shape, init)
+            self._init = init
+        elif isinstance(input_data, TensorLike):
+            source = _copied(input_data)
+            source = source if dtype is None else ops.cast(source, dtype)
+        elif isinstance(input_data, ScalarLike):
+            source = as_tensor(input_data, dtype)
+        elif isinstance(input_data, (list, tuple)) and _holds_tensors(input_data):
+            source = _assembled(input_data, dtype)
+        else:
+            source = current_handler().constant(input_data, dtype)
         self._data, self._node, self._key = source._data, source._node, source._key
+
+    # ------------------------------------------------------------------- the cell's protocol
 
     @classmethod
     def _wrap(cls, data: np.ndarray) -> Tensor:
@@ -65,13 +121,213 @@ class Tensor(TensorLike):
         """Give this cell the value of another Tensor of the same dtype and shape."""
         current_handler().write(self, value)
 
+    def _array(self, wanted: str) -> np.ndarray:
+        """The ndarray; RuntimeError inside a graph, where there is none yet."""
+        if self._node is not None:
+            raise RuntimeError(
+                f"{wanted} of this Tensor is known only when the graph runs; compute with "
+                "minispore ops instead, or do it outside the compiled function"
+            )
+        return self._data
+
+    # ------------------------------------------------------------------------- what is known
+
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The sizes of the axes."""
         return self._data.shape if self._node is None else self._abstract.shape
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]
+        """The element type."""
         return dt.from_numpy(self._data.dtype) if self._node is None else self._abstract.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self._abstract.size
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return self.size * self.itemsize
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The bytes from one element to the next along each axis; always those of C order."""
+        steps = itertools.accumulate(reversed(self.shape[1:]), lambda a, b: a * b, initial=1)
+        return tuple(self.itemsize * s for s in reversed(tuple(steps)))[-self.ndim or 1 :]
+
+    def dim(self) -> int:
+        """The number of axes."""
+        return self.ndim
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return self.size
+
+    def is_contiguous(self) -> bool:
+        """True: every Tensor is stored in C order."""
+        return True
+
+    def contiguous(self) -> Tensor:
+        """This Tensor itself."""
+        return self
+
+    def value(self) -> Tensor:
+        """This Tensor itself."""
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """This Tensor itself."""
+        return self
+
+    @property
+    def has_init(self) -> bool:
+        """True for ``Tensor(shape=..., dtype=..., init=...)``."""
+        return getattr(self, "_init", None) is not None
+
+    def init_data(self) -> Tensor:
+        """The initial values as a Tensor of its own."""
+        return _copied(self)
+
+    # ------------------------------------------------------------------------ out to Python
+
+    def asnumpy(self) -> np.ndarray:
+        """The elements as an ndarray that shares memory with this Tensor."""
+        return self._array("asnumpy()")
+
+    numpy = asnumpy
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers (a number if there are no axes)."""
+        return self._array("tolist()").tolist()
+
+    def item(self) -> Any:
+        """The only element as a Python number; ValueError if there is more than one."""
+        self._one_element("item()")
+        if self._node is not None:
+            kind = bool if self.dtype is dt.bool_ else float if self.dtype.is_float else int
+            return apply(REGISTRY["TensorToScalar"].bound(kind=kind), self)
+        return self._data.item()
+
+    def _one_element(self, wanted: str) -> None:
+        if self.size != 1:
+            raise ValueError(
+                f"{wanted} needs a Tensor with one element, not {self.size} (shape {self.shape})"
+            )
+
+    def _number(self, wanted: str) -> Any:
+        """The only element, for Python's conversions, which cannot wait until a graph runs."""
+        self._one_element(wanted)
+        if self._node is not None:
+            raise NeedConstant(f"{wanted} of a Tensor that is known only at run time")
+        return self._data.item()
+
+    def __bool__(self) -> bool:
+        return bool(self._number("the truth"))
+
+    def __int__(self) -> int:
+        return int(self._number("int()"))
+
+    def __float__(self) -> float:
+        return float(self._number("float()"))
+
+    def __complex__(self) -> complex:
+        return complex(self._number("complex()"))
+
+    def __index__(self) -> int:
+        """For ``range(t)``, ``items[t]``: only of integers."""
+        if not self.dtype.is_integer:
+            raise TypeError(f"only an integer Tensor can be used as an index, not {self.dtype}")
+        return self._number("the index")
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a Tensor without axes has no len()")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.shape:
+            raise TypeError("a Tensor without axes cannot be iterated over")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __contains__(self, value: Any) -> bool:
+        same = self == value
+        return same if isinstance(same, bool) else bool(ops.any(same))
+
+    def __repr__(self) -> str:
+        return repr_of(self._abstract, self._data)
+
+    def __str__(self) -> str:
+        return str_of(self._abstract, self._data)
+
+    # -------------------------------------------------------------------- other libraries
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """For ``np.asarray(t)``: shares memory unless a copy is asked for or needed."""
+        data = self._array("the NumPy array")
+        if dtype is not None and np.dtype(dtype) != data.dtype:
+            if copy is False:
+                raise ValueError(f"a copy is needed to turn {self.dtype} into {np.dtype(dtype)}")
+            return data.astype(dtype)
+        return data.copy() if copy else data
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._array("the DLPack capsule").__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array("the DLPack device").__dlpack_device__()
+
+    @staticmethod
+    def from_numpy(array: np.ndarray) -> Tensor:
+        """A Tensor that shares memory with an ndarray (a copy if that is not in C order)."""
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"from_numpy takes an ndarray, not {type(array).__name__}")
+        dtype = dt.from_numpy(array.dtype)
+        return Tensor._wrap(np.require(array, dtype.numpy, "CA"))
+
+    @staticmethod
+    def from_dlpack(source: Any) -> Tensor:
+        """A Tensor that shares memory with an array of another library."""
+        return Tensor.from_numpy(np.from_dlpack(source))
+
+    def __reduce__(self) -> tuple:
+        return Tensor.from_numpy, (self._array("the pickled form"),)
+
+    def __copy__(self) -> Tensor:
+        return self.copy()
+
+
+def tensor(
+    input_data: Any = None, dtype: DType | None = None, shape: Any = None, init: Any = None
+) -> Tensor:
+    """The same as ``Tensor(...)``."""
+    return Tensor(input_data, dtype, shape, init)
+
+
+def from_numpy(array: np.ndarray) -> Tensor:
+    """The same as ``Tensor.from_numpy``."""
+    return Tensor.from_numpy(array)
+
+
+def from_dlpack(source: Any) -> Tensor:
+    """The same as ``Tensor.from_dlpack``."""
+    return Tensor.from_dlpack(source)
+
+
+# --------------------------------------------------------------------------- eager handler
 
 
 class _Tapes(threading.local):
@@ -106,25 +362,97 @@ class EagerHandler:
         return Tensor._wrap(to_array(value, dtype))
 
     def write(self, cell: Tensor, value: Tensor) -> None:
-        cell._data, cell._key = value._data, value._key
+        cell._data, cell._key = value._data.copy(), value._key  # the cell's memory is its own
 
 
-def _result(value: Any, expected: AbstractTensor) -> Tensor:
+def _result(value: Any, expected: Any) -> Any:
+    """An output of a primitive as the user's value: a Tensor, or a Python number as it is."""
+    if isinstance(expected, AbstractScalar):
+        return value
     return Tensor._wrap(np.asarray(value, expected.dtype.numpy))
 
 
+# ------------------------------------------------------------------------- into a Tensor
+
+_DEFAULT = {"bool": dt.bool_, "int": dt.int64, "uint": dt.uint64, "float": dt.float32}
+
+
 def to_array(value: Any, dtype: DType | None) -> np.ndarray:
-    """A new ndarray from a number, nested sequence, ndarray or Tensor, with MindSpore's dtypes."""
+    """A new ndarray from a number, nested sequence, ndarray or Tensor, with MindSpore's dtypes.
+
+    Numbers that the dtype cannot hold wrap around, as in MindSpore.
+    """
     if isinstance(value, Tensor):
-        value = value._data
-    default = {bool: np.bool_, int: np.int64, float: np.float32}.get(type(value))
-    array = np.array(value, dtype.numpy if dtype else default)
-    if array.dtype == np.float64 and not isinstance(value, (np.ndarray, np.generic)) and not dtype:
-        array = array.astype(np.float32)
-    dt.from_numpy(array.dtype)
+        value = value._array("the value")
+    if not isinstance(value, (bool, int, float, list, tuple, np.ndarray, np.generic)):
+        raise TypeError(
+            f"a Tensor is made from a number, a nested list, an ndarray or a Tensor, not "
+            f"{type(value).__name__} ({value!r:.40})"
+        )
+    array = _parsed(value)
+    own = dt.from_numpy(array.dtype)
+    if dtype is None:
+        keeps = isinstance(value, (np.ndarray, np.generic)) and type(value) is not float
+        dtype = own if keeps else _DEFAULT[own.kind]
+    with np.errstate(all="ignore"):
+        return np.array(array.astype(dtype.numpy, copy=False), order="C")
+
+
+def _parsed(value: Any) -> np.ndarray:
+    """NumPy's reading of the data, with errors in our words."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"nested lists of unequal length make no Tensor: {value!r:.60}") from error
+    if array.dtype == object and not isinstance(value, np.ndarray):
+        if isinstance(value, int):
+            raise OverflowError(f"{value} does not fit an integer Tensor of 64 bits")
+        raise TypeError(f"a Tensor holds numbers only, not what is in {value!r:.60}")
     return array
+
+
+def _holds_tensors(value: Any) -> bool:
+    """True if a Tensor or a number known at run time is somewhere in nested lists."""
+    if isinstance(value, (list, tuple)):
+        return any(_holds_tensors(v) for v in value)
+    return isinstance(value, (TensorLike, ScalarLike))
+
+
+def _assembled(value: Any, dtype: DType | None) -> Tensor:
+    """A Tensor stacked from nested lists that hold Tensors; differentiable in both modes."""
+    if dtype is None:
+        dtype = _DEFAULT[_common_dtype(value).kind]
+
+    def stacked(v: Any) -> Any:
+        if isinstance(v, (list, tuple)):
+            return ops.stack([stacked(item) for item in v])
+        return ops.cast(as_tensor(v), dtype)
+
+    return stacked(value)
+
+
+def _common_dtype(value: Any) -> DType:
+    if isinstance(value, (list, tuple)):
+        kinds = [_common_dtype(v) for v in value] or [dt.float32]
+        return list(itertools.accumulate(kinds, dt.promote))[-1]
+    return as_tensor(value).dtype
+
+
+def _initialised(data: Any, dtype: DType | None, shape: Any, init: Any) -> Tensor:
+    """The Tensor of ``Tensor(shape=..., dtype=..., init=...)``."""
+    if data is not None:
+        raise ValueError("give a Tensor its data, or shape and init, not both")
+    if dtype is None:
+        raise TypeError("Tensor(shape=...) needs a dtype")
+    array = np.zeros(shape, dtype.numpy)
+    if init is not None:
+        init(array)
+    return current_handler().constant(array, dtype)
 
 
 register_eager(EagerHandler())
 
-__all__ = ["Tensor", "EagerHandler", "tapes", "to_array", "is_tracing"]
+__all__ = [
+    "Tensor", "EagerHandler", "from_dlpack", "from_numpy", "is_tracing", "tapes", "tensor",
+    "to_array",
+]  # fmt: skip
