@@ -162,8 +162,11 @@ class FuncGraph:
         """The nodes that the output needs, inputs first (parameters that are unused are absent)."""
         return toposort([self.output])
 
-    def graphs(self) -> list[FuncGraph]:
-        """This graph and every graph reachable from it, each once, callers first."""
+    def graphs(self, with_bprop: bool = False) -> list[FuncGraph]:
+        """This graph and every graph reachable from it, each once, callers first.
+
+        `with_bprop`: also the graphs of Cells' own gradients, and what they reach.
+        """
         seen: dict[int, FuncGraph] = {}
         todo = [self]
         while todo:
@@ -172,6 +175,8 @@ class FuncGraph:
                 continue
             seen[id(g)] = g
             found = [h for n in g.nodes() if isinstance(n, CNode) for h in graphs_of(n.callee)]
+            if with_bprop and g.bprop is not None:
+                found.append(g.bprop)
             todo.extend(reversed(found))
         return list(seen.values())
 
