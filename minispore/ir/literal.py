@@ -70,10 +70,11 @@ def write_attribute(value: Any) -> str:
         return str(value)
     if isinstance(value, (tree.Leaf, tree.Constant, tree.Container)):
         return f"tree({_write_tree(value)})"
-    if isinstance(value, type) and vars(builtins).get(value.__name__) is value:
-        return value.__name__
-    named: Any = value if hasattr(value, "__qualname__") else type(value)
-    return f"<{named.__module__}.{named.__qualname__}>"
+    name = getattr(value, "__name__", "")
+    if isinstance(value, type) and vars(builtins).get(name) is value:
+        return name
+    known = value if hasattr(value, "__qualname__") else type(value)
+    return f"<{known.__module__}.{known.__qualname__}>"
 
 
 def _tuple_text(items: str, length: int) -> str:
