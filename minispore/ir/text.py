@@ -152,7 +152,9 @@ def _write_callee(callee: Callee, names: dict[FuncGraph, str]) -> str:
         sens = ", sens=True" if callee.with_sens else ""
         wrt = write_attribute(callee.wrt)
         return f"Grad[{names[callee.graph]}, wrt={wrt}, n_out={callee.n_out}{sens}]"
-    return _name(callee.name)
+    if isinstance(callee, Primitive):
+        return _name(callee.name)
+    return write_attribute(callee)  # only an invalid graph has such a callee
 
 
 def _write_origin(origin: Origin, wanted: bool) -> str:
