@@ -1,0 +1,52 @@
+"""Operations on Tensors: primitives (``ops.MatMul()``) and functions (``ops.matmul``).
+
+Functions take Tensors (numbers too, where operands promote) and work in both modes: they only call
+``apply`` and other functions.  Names, arguments and defaults are MindSpore's (``mindspore.ops``).
+"""
+
+# ruff: noqa: F401, I001
+# fmt: off
+from minispore.ops.structural import (
+    Check, MakeTuple, Pop, Print, Push, ScalarCast, ScalarPick, ScalarToTensor,
+    TensorToScalar, TupleGetItem,
+)
+from minispore.ops.elementwise import (
+    Abs, Acos, Acosh, Add, Asin, Asinh, Atan, Atan2, Atanh, Ceil, Cos, Cosh, Div, Elementwise,
+    Equal, Erf, Exp, Expm1, Floor, FloorDiv, FloorMod, GeLU, GeLUExact, Greater, GreaterEqual,
+    IsFinite, IsInf, IsNan, Less, LessEqual, Log, Log10, Log1p, Log2, LogicalAnd, LogicalNot,
+    LogicalOr, LogicalXor, Maximum, Minimum, Mod, Mul, Neg, NotEqual, Pow, ReLU, RealDiv,
+    Reciprocal, Round, Rsqrt, Select, SiLU, Sigmoid, Sign, Sin, Sinh, Softplus, Sqrt, Square,
+    Sub, Tan, Tanh, Trunc, TruncateDiv, abs, absolute, acos, acosh, add, arctan, arctan2,
+    asin, asinh, atan, atan2, atanh, ceil, clamp, clip, clip_by_value, cos, cosh, div, divide,
+    eq, equal, erf, exp, expm1, floor, floor_div, floor_divide, floor_mod, fmod, ge, greater,
+    greater_equal, gt, isclose, isfinite, isinf, isnan, le, lerp, less, less_equal, log,
+    log10, log1p, log2, logical_and, logical_not, logical_or, logical_xor, lt, maximum,
+    minimum, mod, mul, multiply, ne, neg, negative, not_equal, pow, reciprocal, remainder,
+    round, rsqrt, select, sign, sin, sinh, sqrt, square, sub, subtract, tan, tensor_pow,
+    true_divide, trunc, where,
+)
+from minispore.ops.reduce import (
+    Argmax, Argmin, CumSum, ReduceAll, ReduceAny, ReduceMax, ReduceMean, ReduceMin,
+    ReduceProd, ReduceSum, all, amax, amin, any, argmax, argmin, count_nonzero, cumsum,
+    logsumexp, max, mean, min, norm, prod, reduce_max, reduce_mean, reduce_min, reduce_sum,
+    std, sum, var,
+)
+from minispore.ops.linalg import (
+    BatchMatMul, BiasAdd, MatMul, bias_add, bmm, dot, matmul, outer, trace,
+)
+from minispore.ops.shape import (
+    BroadcastTo, Concat, ExpandDims, Flatten, Pad, Rank, Reshape, ReverseV2, Shape, Size,
+    Split, Squeeze, Stack, StridedSlice, StridedSliceGrad, Tile, Transpose, broadcast_to, cat,
+    chunk, concat, expand_dims, flatten, flip, movedim, narrow, numel, pad, permute, rank,
+    repeat_interleave, reshape, roll, shape, size, slice, split, squeeze, stack,
+    strided_slice, sum_to, swapaxes, swapdims, tile, transpose, unbind, unsqueeze, unstack,
+)
+from minispore.ops.creation import (
+    Fill, arange, constant, eye, fill, full, full_like, linspace, meshgrid, ones, ones_like,
+    range, tril, triu, zeros, zeros_like,
+)
+from minispore.ops.state import (
+    AddN, Assign, AssignAdd, AssignSub, Cast, Depend, Identity, OnesLike, StopGradient,
+    ZerosLike, addn, assign, assign_add, assign_sub, cast, deepcopy, depend, identity, print_,
+    stop_gradient,
+)
