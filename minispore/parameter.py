@@ -16,7 +16,6 @@ from minispore.initializer import Initializer, initializer
 from minispore.ir.node import Node
 from minispore.primitive import is_number
 from minispore.tensor import Tensor
-from minispore.tensor_methods import _copied
 
 _number = itertools.count(2).__next__  # MindSpore's first automatic name is Parameter#2
 
@@ -97,12 +96,12 @@ class Parameter(Tensor):
 
     def value(self) -> Tensor:
         """The value as a plain Tensor, which is written independently."""
-        return _copied(self)
+        return ops.identity(self)
 
     @property
     def data(self) -> Tensor:
         """The value as a plain Tensor; assigning to it is ``set_data``."""
-        return _copied(self)
+        return ops.identity(self)
 
     @data.setter
     def data(self, value: Any) -> None:
@@ -133,7 +132,7 @@ class Parameter(Tensor):
         Args:
             init: "same" copies the value; else an Initializer, its name, or a number.
         """
-        value = _copied(self) if _is_same(init) else initializer(init, self.shape, self.dtype)
+        value = ops.identity(self) if _is_same(init) else initializer(init, self.shape, self.dtype)
         twin = Parameter(
             value, self.name, self.requires_grad, self.layerwise_parallel, self.parallel_optimizer
         )

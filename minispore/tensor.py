@@ -41,7 +41,6 @@ from minispore.tensor_methods import (
     ShapeMethods,
     TensorOperators,
     WriteMethods,
-    _copied,
 )
 from minispore.tensor_text import repr_of, str_of
 
@@ -84,7 +83,7 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
             source = _initialised(input_data, dtype, shape, init)
             self._init = init
         elif isinstance(input_data, TensorLike):
-            source = _copied(input_data)
+            source = ops.identity(input_data)
             source = source if dtype is None else ops.cast(source, dtype)
         elif isinstance(input_data, ScalarLike):
             source = as_tensor(input_data, dtype)
@@ -200,7 +199,7 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
 
     def init_data(self) -> Tensor:
         """The initial values as a Tensor of its own."""
-        return _copied(self)
+        return ops.identity(self)
 
     # ------------------------------------------------------------------------ out to Python
 
@@ -362,6 +361,8 @@ class EagerHandler:
         return Tensor._wrap(to_array(value, dtype))
 
     def write(self, cell: Tensor, value: Tensor) -> None:
+        for tape in tapes.active:
+            tape.written(cell)
         cell._data, cell._key = value._data.copy(), value._key  # the cell's memory is its own
 
 

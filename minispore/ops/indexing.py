@@ -1,0 +1,498 @@
+"""``x[index]`` and ``x[index] = value``, with NumPy's meaning of every index.
+
+An index is taken apart once, into what the graph can see:
+
+    slices     the basic part: one slice per axis (an int is a slice of length 1)     StridedSlice
+    view       the shape after that, without the ints' axes and with None's           Reshape
+    advanced   lists and int Tensors, each for one axis of the view                   GatherIndex
+
+Reading does these from left to right; writing reads the region, changes it (SetIndex, or Select
+for a bool mask), and puts it back (SetSlice).  Results are always new values: a slice that shares
+memory, as in MindSpore's PyNative mode, would mean something else in a graph.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minispore import ops
+from minispore.abstract import AbstractTensor, AbstractTuple, Shape, broadcast_shapes
+from minispore.dtype import bool_, int64
+from minispore.ops.common import require, widened
+from minispore.ops.shape import StridedSlice, as_slice
+from minispore.primitive import Primitive, ScalarLike, TensorLike, apply, as_tensor, is_tracing
+
+# ------------------------------------------------------------------------------ primitives
+
+
+class SetSlice(Primitive):
+    """The first operand with elements ``range(begin, end, stride)`` of each axis replaced.
+
+    Attributes as in StridedSlice.  The second operand has the shape of the region.
+    """
+
+    def infer(self, x: AbstractTensor, value: AbstractTensor) -> AbstractTensor:
+        return x
+
+    def eval(self, x: np.ndarray, value: np.ndarray) -> Any:
+        out = x.copy()
+        bounds = zip(self.attrs["begin"], self.attrs["end"], self.attrs["strides"], strict=True)
+        out[tuple(as_slice(*b) for b in bounds)] = value
+        return out
+
+    def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
+        value = inputs[1]
+        dx = apply(self, dout, ops.zeros(value.shape, value.dtype))
+        return dx, apply(StridedSlice.bound(**self.attrs), dout)
+
+
+def _positions(axes: tuple[int, ...], ndim: int, indices: tuple) -> tuple:
+    """The NumPy index with `indices` at `axes`, whole slices elsewhere."""
+    given = dict(zip(axes, indices, strict=True))
+    return tuple(given.get(axis, slice(None)) for axis in range(ndim))
+
+
+def _gathered_shape(shape: Shape, axes: tuple[int, ...], indices: tuple) -> Shape:
+    """The shape of ``x[indices]``: the indices' axes stand where they were, if side by side."""
+    common = broadcast_shapes(*(i.shape for i in indices))
+    rest = tuple(n for axis, n in enumerate(shape) if axis not in axes)
+    first = axes[0] if axes == tuple(range(axes[0], axes[0] + len(axes))) else 0
+    return rest[:first] + common + rest[first:]
+
+
+class GatherIndex(Primitive):
+    """``x[..., i, ..., j, ...]``: int Tensors i, j ... at attribute `axes`, all of the other axes.
+
+    The index operands broadcast together; negative ones count from the end.
+    """
+
+    def infer(self, x: AbstractTensor, *indices: AbstractTensor) -> AbstractTensor:
+        return AbstractTensor(x.dtype, _gathered_shape(x.shape, self.attrs["axes"], indices))
+
+    def eval(self, x: np.ndarray, *indices: np.ndarray) -> Any:
+        out = x[_positions(self.attrs["axes"], x.ndim, indices)]
+        return np.array(out, order="C", copy=np.may_share_memory(out, x) or None)
+
+    def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
+        x, *indices = inputs
+        zeros = ops.zeros(x.shape, x.dtype)
+        return apply(AddIndex.bound(**self.attrs), zeros, dout, *indices), *_none(indices)
+
+
+class AddIndex(Primitive):
+    """The first operand with the second added at the positions of GatherIndex, each time anew."""
+
+    def infer(self, x: AbstractTensor, value: AbstractTensor, *i: AbstractTensor) -> AbstractTensor:
+        return x
+
+    def eval(self, x: np.ndarray, value: np.ndarray, *indices: np.ndarray) -> Any:
+        out = np.array(widened(x))
+        np.add.at(out, _positions(self.attrs["axes"], x.ndim, indices), widened(value))
+        return out
+
+    def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
+        indices = inputs[2:]
+        dvalue = apply(GatherIndex.bound(**self.attrs), dout, *indices)
+        return dout, dvalue, *_none(indices)
+
+
+class SetIndex(Primitive):
+    """The first operand with the second written at the positions of GatherIndex.
+
+    Of several values for one position the last stays, and only that one gets a gradient.
+    """
+
+    def infer(self, x: AbstractTensor, value: AbstractTensor, *i: AbstractTensor) -> AbstractTensor:
+        return x
+
+    def eval(self, x: np.ndarray, value: np.ndarray, *indices: np.ndarray) -> Any:
+        out = x.copy()
+        out[_positions(self.attrs["axes"], x.ndim, indices)] = value
+        return out
+
+    def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
+        x, value, *indices = inputs
+        dx = apply(self, dout, ops.zeros(value.shape, value.dtype), *indices)
+        dvalue = apply(GatherIndex.bound(**self.attrs), dout, *indices)
+        if prod(broadcast_shapes(*(i.shape for i in indices))) > 1:
+            dvalue = ops.where(self._stayed(x, value, indices), dvalue, ops.zeros_like(dvalue))
+        return dx, dvalue, *_none(indices)
+
+    def _stayed(self, x: Any, value: Any, indices: list) -> Any:
+        """True where an element of `value` was not overwritten by a later one."""
+        number = ops.reshape(as_tensor(np.arange(prod(value.shape))), value.shape)
+        written = apply(self, ops.zeros(x.shape, int64), number, *indices)
+        return ops.equal(apply(GatherIndex.bound(**self.attrs), written, *indices), number)
+
+
+def _none(indices: Any) -> tuple[None, ...]:
+    return (None,) * len(indices)
+
+
+class IndexInRange(Primitive):
+    """True if all elements of an int Tensor are positions of an axis of attribute `size`."""
+
+    def infer(self, index: AbstractTensor) -> AbstractTensor:
+        return AbstractTensor(bool_, ())
+
+    def eval(self, index: np.ndarray) -> Any:
+        size = self.attrs["size"]
+        return np.all((index >= -size) & (index < size))
+
+    def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
+        return (None,)
+
+
+class MaskPositions(Primitive):
+    """The positions of True in a bool Tensor: one int Tensor per axis (NumPy's ``nonzero``).
+
+    Their length depends on values, so that no graph can hold it.
+    """
+
+    def infer(self, mask: AbstractTensor) -> AbstractTuple:
+        if is_tracing():
+            raise RuntimeError(
+                "x[mask] has a size that depends on the values of the mask, which are known only "
+                "when the graph runs; use ops.where(mask, x, other), x.masked_fill(mask, value), "
+                "or reduce x * mask"
+            )
+        return AbstractTuple((AbstractTensor(int64, (-1,)),) * mask.ndim)
+
+    def eval(self, mask: np.ndarray) -> Any:
+        return tuple(np.array(axis) for axis in np.nonzero(mask))
+
+    def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
+        return (None,)
+
+
+# ------------------------------------------------------------------- taking an index apart
+
+
+def _item(item: Any) -> Any:
+    """An item of an index as int, slice, None, Ellipsis, constant ndarray, or Tensor."""
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return item
+    if isinstance(item, (bool, np.bool_)):
+        return np.array(item)
+    if isinstance(item, ScalarLike) and item.kind is int:
+        return as_tensor(item, int64)
+    if isinstance(item, TensorLike) and not item.dtype.is_float:
+        return item
+    if isinstance(item, (list, tuple)):
+        return _sequence(item)
+    if isinstance(item, (int, np.integer)):
+        return operator.index(item)
+    what = f"a {item.dtype} Tensor" if isinstance(item, TensorLike) else type(item).__name__
+    raise IndexError(
+        "a Tensor is indexed by ints, slices, None, ..., bools, lists, and int or bool Tensors, "
+        f"not by {what}"
+    )
+
+
+def _sequence(items: Any) -> Any:
+    """A list as an index: a constant ndarray, or a Tensor if it holds Tensors."""
+    if _varies(items):
+        return _item(_stacked(items))
+    try:
+        array = np.array(items)
+    except ValueError:
+        raise IndexError(f"an index list must not be ragged: {items!r:.60}") from None
+    if array.size == 0:
+        return array.astype(np.int64)
+    if array.dtype.kind not in "biu":
+        raise IndexError(f"an index list holds ints or bools, not {items!r:.60}")
+    return array
+
+
+def _varies(items: Any) -> bool:
+    if isinstance(items, (list, tuple)):
+        return any(_varies(i) for i in items)
+    return isinstance(items, (TensorLike, ScalarLike))
+
+
+def _stacked(items: Any) -> Any:
+    """Nested lists that hold Tensors as one Tensor."""
+    if isinstance(items, (list, tuple)):
+        return ops.stack([_stacked(i) for i in items])
+    return as_tensor(items)
+
+
+def _is_array(item: Any) -> bool:
+    return isinstance(item, (np.ndarray, TensorLike))
+
+
+def _is_mask(item: Any) -> bool:
+    """True for a bool Tensor: its positions are known only at run time."""
+    return isinstance(item, TensorLike) and item.dtype is bool_
+
+
+def _axes_taken(item: Any) -> int:
+    """How many axes of the Tensor an item is for."""
+    if item is None or item is Ellipsis:
+        return 0
+    if isinstance(item, np.ndarray):
+        return item.ndim if item.dtype == bool else 1
+    return len(item.shape) if _is_mask(item) else 1
+
+
+def _items(index: Any, ndim: int) -> list:
+    """The items of an index, with the Ellipsis replaced: together they take `ndim` axes."""
+    items = [_item(i) for i in (index if isinstance(index, tuple) else (index,))]
+    dots = [place for place, item in enumerate(items) if item is Ellipsis]
+    taken = sum(_axes_taken(item) for item in items)
+    if len(dots) > 1:
+        raise IndexError("an index can have only one Ellipsis ('...')")
+    if taken > ndim:
+        raise IndexError(f"too many indices: {taken} for a Tensor of {ndim} axes")
+    rest = [slice(None)] * (ndim - taken)
+    place = dots[0] if dots else len(items)
+    return items[:place] + rest + items[place + 1 :]
+
+
+def _checked(position: int, size: int, axis: int) -> int:
+    """`position` counted from the front; IndexError if the axis has none such."""
+    if not -size <= position < size:
+        raise IndexError(f"index {position} is out of range for axis {axis} of size {size}")
+    return position % size
+
+
+@dataclass
+class _Plan:
+    """An index taken apart, for a Tensor of `shape`; see the head of this module."""
+
+    shape: Shape
+    ints_are_basic: bool
+    slices: list[slice] = field(default_factory=list)
+    view: list[int] = field(default_factory=list)
+    axes: list[int] = field(default_factory=list)
+    indices: list[Any] = field(default_factory=list)  # one int Tensor per axis in `axes`
+    mask: tuple[int, Any] | None = None  # (axis of the view, bool Tensor), if it is not resolved
+
+    @classmethod
+    def of(cls, index: Any, shape: Shape, keep_mask: bool = False) -> _Plan:
+        """The plan of an index; with `keep_mask` the (only) bool Tensor stays as it is."""
+        items = _items(index, len(shape))
+        plan = cls(shape, keep_mask or not any(map(_is_array, items)))
+        for item in items:
+            if _is_mask(item) and keep_mask:
+                plan.mask = (len(plan.view), plan.checked_mask(item))
+                plan.whole(len(item.shape))
+            else:
+                plan.add(item)
+        return plan
+
+    def add(self, item: Any) -> None:
+        """Append one item."""
+        axis = len(self.slices)
+        if item is None:
+            self.view.append(1)
+        elif isinstance(item, slice):
+            self.slices.append(item)
+            self.view.append(len(range(*item.indices(self.shape[axis]))))
+        elif isinstance(item, int):
+            position = _checked(item, self.shape[axis], axis)
+            if self.ints_are_basic:
+                self.slices.append(slice(position, position + 1))
+            else:
+                self.advanced(as_tensor(np.array(position)))
+        elif _axes_taken(item) == 0:  # a bool: a new axis, of which one or no element is taken
+            self.view.append(1)
+            self.axes.append(len(self.view) - 1)
+            self.indices += self.positions_of(ops.reshape(as_tensor(item), (1,)), item)
+        elif isinstance(item, np.ndarray):
+            self.constant(item)
+        elif _is_mask(item):
+            for positions in apply(MaskPositions.bound(), self.checked_mask(item)):
+                self.advanced(positions)
+        else:
+            message = f"an index is out of range for axis {axis} of size {self.shape[axis]}"
+            in_range = apply(IndexInRange.bound(size=self.shape[axis]), item)
+            require(in_range, IndexError, message)
+            self.advanced(item)
+
+    def positions_of(self, mask: Any, item: Any) -> list:
+        """The positions of True in a 1-d mask, known now if `item` is a constant."""
+        if isinstance(item, np.ndarray):
+            return [as_tensor(np.arange(int(item)))]
+        return list(apply(MaskPositions.bound(), mask))
+
+    def constant(self, item: np.ndarray) -> None:
+        """Append a list of ints or bools."""
+        axis = len(self.slices)
+        if item.dtype == bool:
+            for positions in np.nonzero(self.checked_mask(item)):
+                self.advanced(as_tensor(positions))
+            return
+        size = self.shape[axis]
+        for extreme in (item.min(), item.max()) if item.size else ():
+            _checked(int(extreme), size, axis)
+        self.advanced(as_tensor(np.where(item < 0, item + size, item).astype(np.int64)))
+
+    def checked_mask(self, mask: Any) -> Any:
+        """`mask`; IndexError if the axes that it is for have another shape."""
+        axis = len(self.slices)
+        shape = self.shape[axis : axis + len(mask.shape)]
+        if mask.shape != shape:
+            raise IndexError(f"a bool index of shape {mask.shape} does not match axes of {shape}")
+        return mask
+
+    def whole(self, count: int) -> None:
+        """Append `count` axes that are taken whole."""
+        for _ in range(count):
+            self.add(slice(None))
+
+    def advanced(self, positions: Any) -> None:
+        """Append an axis of which `positions` are taken."""
+        self.whole(1)
+        self.axes.append(len(self.view) - 1)
+        self.indices.append(positions)
+
+    @property
+    def bounds(self) -> dict:
+        """The attributes of StridedSlice and SetSlice."""
+        spans = [s.indices(n) for s, n in zip(self.slices, self.shape, strict=True)]
+        spans = [s if len(range(*s)) else (0, 0, 1) for s in spans]  # empty in one spelling
+        begin, end, strides = zip(*spans, strict=True) if spans else ((), (), ())
+        return {"begin": begin, "end": end, "strides": strides}
+
+    @property
+    def region(self) -> Shape:
+        """The shape of the basic part before axes are dropped and added."""
+        return tuple(
+            len(range(*s.indices(n))) for s, n in zip(self.slices, self.shape, strict=True)
+        )
+
+    @property
+    def takes_all(self) -> bool:
+        """True if the slices leave the Tensor as it is."""
+        return self.region == self.shape and set(self.bounds["strides"]) <= {1}
+
+    def read(self, x: Any) -> Any:
+        """The basic part of `x`, in the shape `view`."""
+        base = x if self.takes_all else apply(StridedSlice.bound(**self.bounds), x)
+        view = tuple(self.view)
+        return base if base.shape == view else ops.reshape(base, view)
+
+    def put_back(self, x: Any, base: Any) -> Any:
+        """`x` with its basic part replaced by `base`, which has the shape `view`."""
+        if base.shape != self.region:
+            base = ops.reshape(base, self.region)
+        return base if self.takes_all else apply(SetSlice.bound(**self.bounds), x, base)
+
+
+# ------------------------------------------------------------------------ reading and writing
+
+
+def getitem(x: Any, index: Any) -> Any:
+    """``x[index]``, a new Tensor.
+
+    Args:
+        index: an int (also one that varies), slice, None, ..., bool, list, int or bool Tensor,
+            or a tuple of them.
+
+    Raises:
+        IndexError: a position out of range, too many indices, or an index of another type.
+        RuntimeError: in a graph, a bool Tensor: the size of the result is not known.
+    """
+    plan = _Plan.of(index, x.shape)
+    base = plan.read(x)
+    if not plan.axes:
+        return ops.identity(x) if base is x else base
+    return apply(GatherIndex.bound(axes=_common(plan)), base, *plan.indices)
+
+
+def setitem(x: Any, index: Any, value: Any) -> Any:
+    """`x` with ``x[index]`` replaced by `value`, which is cast and broadcast; a new Tensor.
+
+    Raises:
+        IndexError: as in ``getitem``.
+        ValueError: `value` cannot be broadcast to the shape of ``x[index]``.
+        RuntimeError: in a graph, a bool Tensor as index and a value of one element per True.
+    """
+    value = _value(value, x.dtype)
+    masked = _masked(x, index, value)
+    if masked is not None:
+        return masked
+    plan = _Plan.of(index, x.shape)
+    if not plan.axes:
+        return plan.put_back(x, _fitted(value, tuple(plan.view)))
+    axes = _common(plan)
+    base = plan.read(x)
+    value = _fitted(value, _gathered_shape(base.shape, axes, tuple(plan.indices)))
+    return plan.put_back(x, apply(SetIndex.bound(axes=axes), base, value, *plan.indices))
+
+
+def _common(plan: _Plan) -> tuple[int, ...]:
+    """The advanced axes of a plan; IndexError if the indices do not broadcast together."""
+    shapes = [i.shape for i in plan.indices]
+    try:
+        broadcast_shapes(*shapes)
+    except ValueError:
+        raise IndexError(
+            f"index Tensors of shapes {' and '.join(map(str, shapes))} do not broadcast together"
+        ) from None
+    return tuple(plan.axes)
+
+
+def _value(value: Any, dtype: Any) -> Any:
+    """The right-hand side of an assignment as a Tensor of `dtype`."""
+    if isinstance(value, (list, tuple)) and _varies(value):
+        value = _stacked(value)
+    return ops.cast(as_tensor(value, dtype), dtype)
+
+
+def _fitted(value: Any, shape: Shape) -> Any:
+    """`value` broadcast to `shape`; surplus leading axes of size 1 are dropped, as in NumPy."""
+    value = _without_leading(value, len(shape))
+    if value.shape == shape:
+        return value
+    if _broadcasts(value.shape, shape):
+        return ops.broadcast_to(value, shape)
+    raise ValueError(f"a value of shape {value.shape} does not fit the indexed shape {shape}")
+
+
+def _without_leading(value: Any, ndim: int) -> Any:
+    surplus = max(0, len(value.shape) - ndim)
+    if surplus and set(value.shape[:surplus]) <= {1}:
+        return ops.reshape(value, value.shape[surplus:])
+    return value
+
+
+def _broadcasts(shape: Shape, target: Shape) -> bool:
+    try:
+        return broadcast_shapes(shape, target) == target
+    except ValueError:
+        return False
+
+
+def _masked(x: Any, index: Any, value: Any) -> Any:
+    """``x[mask] = value`` by Select, if `value` does not depend on the number of True; else None.
+
+    The mask may stand among slices, and (for a value of one element) ints.
+    """
+    items = _items(index, len(x.shape))
+    arrays = [item for item in items if _is_array(item)]
+    if len(arrays) != 1 or not _is_mask(arrays[0]) or not arrays[0].shape:
+        return None
+    if prod(value.shape) != 1 and any(isinstance(item, int) for item in items):
+        return None
+    plan = _Plan.of(index, x.shape, keep_mask=True)
+    assert plan.mask is not None
+    axis, mask = plan.mask
+    depth, after = len(mask.shape), len(plan.view) - len(mask.shape) - axis
+    ndim = axis + 1 + after  # of x[mask]: the mask's axes become one
+    value = _without_leading(value, ndim)
+    sizes = (1,) * (ndim - len(value.shape)) + value.shape
+    if len(sizes) > ndim or sizes[axis] != 1:
+        return None
+    spread = sizes[:axis] + (1,) * depth + sizes[axis + 1 :]
+    base = plan.read(x)
+    if not _broadcasts(spread, base.shape):
+        raise ValueError(f"a value of shape {value.shape} does not fit x[mask] of x {x.shape}")
+    mask = ops.reshape(mask, (1,) * axis + mask.shape + (1,) * after)
+    return plan.put_back(x, ops.where(mask, ops.reshape(value, spread), base))
