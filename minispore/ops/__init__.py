@@ -50,3 +50,9 @@ from minispore.ops.state import (
     ZerosLike, addn, assign, assign_add, assign_sub, cast, deepcopy, depend, identity, print_,
     stop_gradient,
 )
+from minispore.ops.bitwise import (
+    BitwiseAnd, BitwiseOr, BitwiseXor, bitwise_and, bitwise_or, bitwise_xor,
+)
+from minispore.ops.indexing import (
+    AddIndex, GatherIndex, IndexInRange, MaskPositions, SetIndex, SetSlice, getitem, setitem,
+)
