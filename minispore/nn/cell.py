@@ -1,0 +1,381 @@
+"""Cell: a function with parameters and sub-cells, the unit from which networks are built.
+
+    class Net(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Dense(4, 3)           # a child
+            self.scale = Parameter(...)        # a parameter of its own
+
+        def construct(self, x):
+            return self.fc(x) * self.scale
+
+Children and Parameters are plain attributes; two registries beside them, `_cells` and `_params`,
+keep their order.  A Parameter's name is the path of attributes that leads to it (``fc.weight``):
+it grows from the inside out, as each Cell becomes an attribute of the next.
+
+In GRAPH_MODE a call of an outermost Cell is compiled (MindSpore: the same); in PYNATIVE_MODE
+``construct`` runs at once.  compile.py puts its entry points into `graph_runner` and
+`graph_compiler`, so that this module needs nothing of the compiler.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, ValuesView
+from typing import Any, ClassVar, TypeVar
+
+from minispore.autodiff.tape import pause_tapes, record_custom
+from minispore.context import GRAPH_MODE, get_context
+from minispore.parameter import Parameter, ParameterTuple
+from minispore.primitive import is_tracing
+from minispore.tensor import Tensor
+
+Self = TypeVar("Self", bound="Cell")
+
+
+def _no_compiler(cell: Cell, args: tuple, kwargs: dict) -> Any:
+    raise RuntimeError("there is no compiler in this process: import minispore, not only parts")
+
+
+graph_runner: Callable[[Cell, tuple, dict], Any] = _no_compiler
+graph_compiler: Callable[[Cell, tuple, dict], Any] = _no_compiler
+
+
+class HookHandle:
+    """What registering a hook returns: ``remove()`` takes the hook away again."""
+
+    def __init__(self, hooks: dict[HookHandle, Callable]):
+        self._hooks = hooks
+
+    def remove(self) -> None:
+        """Take the hook away; nothing happens the second time."""
+        self._hooks.pop(self, None)
+
+
+class Cell:
+    """The base of all layers, losses, optimizers and networks.
+
+    Subclasses call ``super().__init__()`` first and define ``construct``.  They may define
+    ``bprop(self, *inputs, out, dout)``, which is then used instead of the chain rule and returns
+    a tuple, one gradient per input.
+
+    Args:
+        auto_prefix: whether Parameters of children are named after the path to them.
+    """
+
+    training: bool
+    phase: str
+    requires_grad: bool
+    bprop: ClassVar[Callable[..., tuple] | None] = None
+
+    def __init__(self, auto_prefix: bool = True):
+        state = self.__dict__
+        state["_cells"] = {}
+        state["_params"] = {}
+        state["_auto_prefix"] = auto_prefix
+        state["_prefix"] = ""  # what the names of this cell's parameters begin with
+        state["_pre_hooks"] = {}
+        state["_hooks"] = {}
+        state["_inputs"] = None
+        state["training"] = False
+        state["phase"] = "train"
+        state["requires_grad"] = False
+
+    # ------------------------------------------------------------------------------- running
+
+    def construct(self, *args: Any, **kwargs: Any) -> Any:
+        """What the cell computes; every subclass defines it."""
+        raise AttributeError(f"{type(self).__name__} does not define construct(self, ...)")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._check_initialized()
+        if get_context("mode") == GRAPH_MODE and not is_tracing():
+            return graph_runner(self, args, kwargs)
+        for hook in tuple(self._pre_hooks.values()):
+            changed = hook(self, args)
+            if changed is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        if self.bprop is not None:
+            output = call_with_bprop(self, args, kwargs)
+        else:
+            output = self.construct(*args, **kwargs)
+        for hook in tuple(self._hooks.values()):
+            changed = hook(self, args, output)
+            output = output if changed is None else changed
+        return output
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile the cell for arguments like these, without running it."""
+        self._check_initialized()
+        graph_compiler(self, args, kwargs)
+
+    def set_inputs(self, *inputs: Any) -> None:
+        """Remember what the inputs look like, for ``compile`` and dynamic shapes."""
+        self.__dict__["_inputs"] = inputs or None
+
+    def get_inputs(self) -> tuple | None:
+        """What ``set_inputs`` was given, or None."""
+        return self._inputs
+
+    def register_forward_pre_hook(self, hook_fn: Callable[[Cell, tuple], Any]) -> HookHandle:
+        """Call ``hook_fn(cell, args)`` before construct; what it returns replaces the arguments."""
+        return _register(self._pre_hooks, hook_fn)
+
+    def register_forward_hook(self, hook_fn: Callable[[Cell, tuple, Any], Any]) -> HookHandle:
+        """Call ``hook_fn(cell, args, output)`` after construct; its result replaces the output."""
+        return _register(self._hooks, hook_fn)
+
+    def _check_initialized(self) -> None:
+        if "_cells" not in self.__dict__:
+            raise AttributeError(
+                f"{type(self).__name__}.__init__ must call super().__init__() before all else"
+            )
+
+    # ---------------------------------------------------------------------------- attributes
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, Parameter):
+            self._set_parameter(name, value)
+        elif isinstance(value, Cell):
+            self._set_cell(name, value)
+        elif name in self.__dict__.get("_params", ()):
+            self._overwrite_parameter(name, value)
+        elif name in self.__dict__.get("_cells", ()):
+            self._overwrite_cell(name, value)
+        else:
+            if isinstance(value, ParameterTuple):
+                self._set_parameter_tuple(value)
+            object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        object.__delattr__(self, name)
+        self._params.pop(name, None)
+        if self._cells.pop(name, None) is not None:
+            self._children_changed()
+
+    def _set_parameter(self, name: str, param: Parameter) -> None:
+        self._check_initialized()
+        if name in self._cells:
+            raise KeyError(f"'{name}' of {type(self).__name__} is a Cell, it cannot be a Parameter")
+        if not param.has_given_name:
+            param.name = self._prefix + name
+        self._params[name] = param
+        object.__setattr__(self, name, param)
+
+    def _set_parameter_tuple(self, params: ParameterTuple) -> None:
+        self._check_initialized()
+        for param in params:
+            self._params[param.name] = param
+
+    def _set_cell(self, name: str, cell: Cell) -> None:
+        self._check_initialized()
+        if name in self._params:
+            raise KeyError(f"'{name}' of {type(self).__name__} is a Parameter, it cannot be a Cell")
+        self._put_child(name, cell)
+        if self._auto_prefix:
+            cell.update_parameters_name(f"{self._prefix}{name}.")
+
+    def _overwrite_parameter(self, name: str, value: Any) -> None:
+        if value is None:
+            del self._params[name]
+            object.__setattr__(self, name, None)
+        elif isinstance(value, Tensor):
+            self._params[name].set_data(value)
+        else:
+            raise TypeError(
+                f"'{name}' of {type(self).__name__} is a Parameter: "
+                f"assign a Tensor, a Parameter or None, not {type(value).__name__}"
+            )
+
+    def _overwrite_cell(self, name: str, value: Any) -> None:
+        if value is not None:
+            raise TypeError(
+                f"'{name}' of {type(self).__name__} is a Cell: "
+                f"assign a Cell or None, not {type(value).__name__}"
+            )
+        del self._cells[name]
+        object.__setattr__(self, name, None)
+        self._children_changed()
+
+    def _put_child(self, name: str, cell: Cell) -> None:
+        self._cells[name] = cell
+        object.__setattr__(self, name, cell)
+        self._children_changed()
+
+    def _children_changed(self) -> None:
+        """Called after a child was added, replaced or removed; containers keep a tuple of them."""
+
+    def insert_child_to_cell(self, child_name: str, child_cell: Cell) -> None:
+        """Add a child under a name, leaving its Parameters' names as they are.
+
+        Raises:
+            TypeError: the name is no str, or the child is no Cell.
+            KeyError: the name is that of another attribute.
+        """
+        self._check_initialized()
+        if not isinstance(child_name, str):
+            raise TypeError(f"a child's name is a str, not {type(child_name).__name__}")
+        if not isinstance(child_cell, Cell):
+            raise TypeError(f"child '{child_name}' must be a Cell, not {_described(child_cell)}")
+        if child_name not in self._cells and hasattr(self, child_name):
+            raise KeyError(f"{type(self).__name__} has an attribute '{child_name}' already")
+        self._put_child(child_name, child_cell)
+
+    def insert_param_to_cell(
+        self, param_name: str, param: Parameter, check_name_contain_dot: bool = True
+    ) -> None:
+        """Add a Parameter under a name, which it takes over if it has none of its own.
+
+        Raises:
+            TypeError: `param` is no Parameter.
+            KeyError: the name is empty, has a dot, or is that of another attribute.
+        """
+        self._check_initialized()
+        if not param_name or (check_name_contain_dot and "." in param_name):
+            raise KeyError(f"'{param_name}' is no name of a Parameter: it is empty or has a dot")
+        if not isinstance(param, Parameter):
+            raise TypeError(f"'{param_name}' must be a Parameter, not {_described(param)}")
+        if param_name not in self._params and hasattr(self, param_name):
+            raise KeyError(f"{type(self).__name__} has an attribute '{param_name}' already")
+        self._set_parameter(param_name, param)
+
+    # ---------------------------------------------------------------------- what it is made of
+
+    def cells(self) -> ValuesView[Cell]:
+        """The children, each once."""
+        return self.name_cells().values()
+
+    def name_cells(self) -> OrderedDict[str, Cell]:
+        """The children by attribute name; one with two names appears under its first."""
+        found: dict[int, tuple[str, Cell]] = {}
+        for name, cell in self._cells.items():
+            found.setdefault(id(cell), (name, cell))
+        return OrderedDict(found.values())
+
+    def cells_and_names(self, name_prefix: str = "") -> Iterator[tuple[str, Cell]]:
+        """(path, cell) of this cell (its path is `name_prefix`) and all below it, parents first."""
+        seen: set[int] = set()
+        todo = [(name_prefix, self)]
+        while todo:
+            path, cell = todo.pop()
+            if id(cell) in seen:
+                continue
+            seen.add(id(cell))
+            yield path, cell
+            dot = "." if path else ""
+            children = [(f"{path}{dot}{name}", child) for name, child in cell._cells.items()]
+            todo.extend(reversed(children))
+
+    def parameters_and_names(
+        self, name_prefix: str = "", expand: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """(path, Parameter), each Parameter once: its own before those of its children."""
+        seen: set[int] = set()
+        cells = self.cells_and_names(name_prefix) if expand else [(name_prefix, self)]
+        for path, cell in cells:
+            dot = "." if path else ""
+            for name, param in cell._params.items():
+                if id(param) not in seen:
+                    seen.add(id(param))
+                    yield f"{path}{dot}{name}", param
+
+    def get_parameters(self, expand: bool = True) -> Iterator[Parameter]:
+        """The Parameters of this cell and (with `expand`) of all cells below it."""
+        return (param for _, param in self.parameters_and_names(expand=expand))
+
+    def trainable_params(self, recurse: bool = True) -> list[Parameter]:
+        """The Parameters that require gradients."""
+        return [p for p in self.get_parameters(recurse) if p.requires_grad]
+
+    def untrainable_params(self, recurse: bool = True) -> list[Parameter]:
+        """The Parameters that do not require gradients."""
+        return [p for p in self.get_parameters(recurse) if not p.requires_grad]
+
+    def parameters_dict(self, recurse: bool = True) -> OrderedDict[str, Parameter]:
+        """The Parameters by name."""
+        return OrderedDict((p.name, p) for p in self.get_parameters(recurse))
+
+    def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
+        """Name the Parameters after their paths, with `prefix` in front."""
+        if not isinstance(prefix, str):
+            raise TypeError(f"prefix must be a str, not {type(prefix).__name__}")
+        for path, param in self.parameters_and_names(expand=recurse):
+            param.name = prefix + path
+        for path, cell in self.cells_and_names() if recurse else [("", self)]:
+            cell.__dict__["_prefix"] = f"{prefix}{path}." if path else prefix
+
+    def init_parameters_data(self) -> dict[Parameter, Parameter]:
+        """Nothing is left to do: Parameters have values from birth (MindSpore: lazily)."""
+        return {}
+
+    def apply(self: Self, fn: Callable[[Cell], Any]) -> Self:
+        """Call `fn` on all cells, children first; returns this cell."""
+        for cell in self.cells():
+            cell.apply(fn)
+        fn(self)
+        return self
+
+    # --------------------------------------------------------------------------------- flags
+
+    def set_train(self: Self, mode: bool = True) -> Self:
+        """Switch Dropout, BatchNorm ... to training (or back); returns this cell."""
+        self.phase = "train" if mode else "predict"
+        for _, cell in self.cells_and_names():
+            cell.training = bool(mode)
+        return self
+
+    def set_grad(self: Self, requires_grad: bool = True) -> Self:
+        """Set the flag `requires_grad` of this cell and all below it; returns this cell."""
+        for _, cell in self.cells_and_names():
+            cell.requires_grad = bool(requires_grad)
+        return self
+
+    # ------------------------------------------------------------------------------ printing
+
+    def extend_repr(self) -> str:
+        """What stands between the parentheses when the cell is printed."""
+        return ""
+
+    def __repr__(self) -> str:
+        self._check_initialized()
+        extra = self.extend_repr()
+        if not self._cells:
+            return f"{type(self).__name__}({extra})"
+        lines = [extra] if extra else []
+        for name, cell in self._cells.items():
+            lines += f"({name}): {cell!r}".split("\n")
+        return "\n".join([f"{type(self).__name__}(", *("  " + line for line in lines), ")"])
+
+
+class _OwnGradient:
+    """A call of a Cell with a bprop, as the tape sees it."""
+
+    def __init__(self, cell: Cell):
+        self.cell = cell
+        self.name = f"{type(cell).__name__}.bprop"
+
+    def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
+        assert self.cell.bprop is not None
+        return self.cell.bprop(*inputs, out, dout)
+
+
+def call_with_bprop(cell: Cell, args: tuple, kwargs: dict) -> Any:
+    """Run construct unseen by the tapes, and leave them one entry whose gradient is bprop."""
+    bound = inspect.signature(cell.construct).bind(*args, **kwargs)
+    bound.apply_defaults()  # bprop takes all inputs, those with a default too
+    with pause_tapes():
+        output = cell.construct(*bound.args, **bound.kwargs)
+    return record_custom(_OwnGradient(cell), bound.args, output)
+
+
+def _register(hooks: dict[HookHandle, Callable], hook: Callable) -> HookHandle:
+    if not callable(hook):
+        raise TypeError(f"a hook is a function, not {_described(hook)}")
+    handle = HookHandle(hooks)
+    hooks[handle] = hook
+    return handle
+
+
+def _described(value: Any) -> str:
+    return f"{type(value).__name__} ({value!r:.40})"
