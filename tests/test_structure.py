@@ -28,7 +28,8 @@ LAYERS = (
     ("primitive",),
     ("ops",),
     ("ir",),
-    ("tensor", "tensor_methods", "symbolic", "initializer", "autodiff.tape"),
+    ("tensor", "tensor_methods", "tensor_text", "parameter", "symbolic", "initializer",
+     "autodiff.tape"),
     ("passes",),
     ("autodiff.transform",),
     ("frontend",),
@@ -38,7 +39,7 @@ LAYERS = (
     ("nn", "dataset", "parallel"),
     ("train",),
     ("aliases", "cli"),
-)
+)  # fmt: skip
 TOP = ("", "__main__")  # the package's public names, and the program: they see everything
 # (importing module, imported module): why this edge is needed although it goes upwards.
 EXCEPTIONS: dict[tuple[str, str], str] = {}

@@ -1,0 +1,1 @@
+"""Training: jobs and what they leave behind."""
