@@ -89,18 +89,16 @@ def load_param_into_net(
     for name, new in parameter_dict.items():
         if not isinstance(new, Parameter):
             raise TypeError(f"parameter_dict['{name}'] is a {type(new).__name__}, no Parameter")
-    pairs = [(p, parameter_dict.get(p.name)) for p in net.get_parameters()]
-    missing = [p.name for p, new in pairs if new is None]
+    own = {p.name: p for p in net.get_parameters()}
+    missing = [name for name in own if name not in parameter_dict]
     if missing and strict_load:
         raise RuntimeError(f"the checkpoint lacks {', '.join(missing)}")
+    pairs = [(p, parameter_dict[name]) for name, p in own.items() if name in parameter_dict]
     for old, new in pairs:
-        if new is not None:
-            _check_fit(old, new)
+        _check_fit(old, new)
     for old, new in pairs:
-        if new is not None:
-            old.set_data(Tensor(new.asnumpy(), old.dtype))
-    known = {p.name for p, _ in pairs}
-    return missing, [name for name in parameter_dict if name not in known]
+        old.set_data(Tensor(new.asnumpy(), old.dtype))
+    return missing, [name for name in parameter_dict if name not in own]
 
 
 def _check_fit(old: Parameter, new: Parameter) -> None:
