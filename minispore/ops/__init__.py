@@ -45,10 +45,23 @@ from minispore.ops.creation import (
     Fill, arange, constant, eye, fill, full, full_like, linspace, meshgrid, ones, ones_like,
     range, tril, triu, zeros, zeros_like,
 )
+from minispore.ops.gather import (
+    ArgSort, Gather, GatherD, GatherNd, IndexAdd, NonZero, OneHot, Sort, TensorScatterAdd,
+    TensorScatterElements, TensorScatterUpdate, TopK, Unique, argsort, argwhere, gather,
+    gather_d, gather_elements, gather_nd, index_add, index_select, masked_fill, masked_select,
+    nonzero, one_hot, scatter_nd, sort, tensor_scatter_add, tensor_scatter_elements,
+    tensor_scatter_update, topk, unique, unsorted_segment_sum,
+)
 from minispore.ops.state import (
     AddN, Assign, AssignAdd, AssignSub, Cast, Depend, Identity, OnesLike, StopGradient,
     ZerosLike, addn, assign, assign_add, assign_sub, cast, deepcopy, depend, identity, print_,
     stop_gradient,
+)
+from minispore.ops.nn import (
+    LogSoftmax, Softmax, binary_cross_entropy, binary_cross_entropy_with_logits,
+    cross_entropy, elu, gelu, hardsigmoid, hardswish, huber_loss, kl_div, l1_loss, leaky_relu,
+    log_softmax, logsigmoid, mish, mse_loss, nll_loss, prelu, relu, relu6, selu, sigmoid,
+    silu, smooth_l1_loss, softmax, softplus, softsign, tanh,
 )
 from minispore.ops.bitwise import (
     BitwiseAnd, BitwiseOr, BitwiseXor, bitwise_and, bitwise_or, bitwise_xor,
