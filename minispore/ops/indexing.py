@@ -233,7 +233,7 @@ def _is_mask(item: Any) -> bool:
 
 def _axes_taken(item: Any) -> int:
     """How many axes of the Tensor an item is for."""
-    if item is None or item is Ellipsis:
+    if item is None or item is Ellipsis or item is _GAP:
         return 0
     if isinstance(item, np.ndarray):
         return item.ndim if item.dtype == bool else 1
@@ -249,9 +249,20 @@ def _items(index: Any, ndim: int) -> list:
         raise IndexError("an index can have only one Ellipsis ('...')")
     if taken > ndim:
         raise IndexError(f"too many indices: {taken} for a Tensor of {ndim} axes")
-    rest = [slice(None)] * (ndim - taken)
     place = dots[0] if dots else len(items)
-    return items[:place] + rest + items[place + 1 :]
+    before, after = items[:place], items[place + 1 :]
+    rest: list = [slice(None)] * (ndim - taken)
+    if not rest and any(map(_is_array, items)) and _places(before) and _places(after):
+        rest = [_GAP]
+    return before + rest + after
+
+
+def _places(items: list) -> bool:
+    """True if some of the items are arrays or ints, which are alike if there is an array."""
+    return any(_is_array(item) or isinstance(item, int) for item in items)
+
+
+_GAP = object()  # an Ellipsis for no axis at all, which still parts indices (as in NumPy)
 
 
 def _checked(position: int, size: int, axis: int) -> int:
@@ -271,6 +282,7 @@ class _Plan:
     view: list[int] = field(default_factory=list)
     axes: list[int] = field(default_factory=list)
     indices: list[Any] = field(default_factory=list)  # one int Tensor per axis in `axes`
+    gap: int | None = None  # an axis of the view, of size 1, that the result does not have
     mask: tuple[int, Any] | None = None  # (axis of the view, bool Tensor), if it is not resolved
 
     @classmethod
@@ -280,16 +292,25 @@ class _Plan:
         plan = cls(shape, keep_mask or not any(map(_is_array, items)))
         for item in items:
             if _is_mask(item) and keep_mask:
-                plan.mask = (len(plan.view), plan.checked_mask(item))
-                plan.whole(len(item.shape))
+                plan.keep(plan.checked_mask(item))
             else:
                 plan.add(item)
         return plan
 
+    def keep(self, mask: Any) -> None:
+        """Append a bool Tensor, unresolved; one without axes is for a new axis."""
+        if mask.shape:
+            self.mask = (len(self.view), mask)
+            self.whole(len(mask.shape))
+        else:
+            self.mask = (len(self.view), ops.reshape(mask, (1,)))
+            self.view.append(1)
+
     def add(self, item: Any) -> None:
         """Append one item."""
         axis = len(self.slices)
-        if item is None:
+        if item is None or item is _GAP:
+            self.gap = len(self.view) if item is _GAP else self.gap
             self.view.append(1)
         elif isinstance(item, slice):
             self.slices.append(item)
@@ -372,6 +393,25 @@ class _Plan:
         """True if the slices leave the Tensor as it is."""
         return self.region == self.shape and set(self.bounds["strides"]) <= {1}
 
+    @property
+    def gathered(self) -> Shape:
+        """The shape of GatherIndex' result; it has the gap, which ``x[index]`` does not have."""
+        return _gathered_shape(tuple(self.view), tuple(self.axes), tuple(self.indices))
+
+    @property
+    def result(self) -> Shape:
+        """The shape of ``x[index]``."""
+        if not self.axes:
+            return tuple(self.view)
+        shape = self.gathered
+        if self.gap is None:
+            return shape
+        # the indices on both sides of the gap are parted by it, so their common axes come first
+        indexed = len(self.axes)
+        place = len(shape) - (len(self.view) - indexed) + self.gap
+        place -= sum(axis < self.gap for axis in self.axes)
+        return shape[:place] + shape[place + 1 :]
+
     def read(self, x: Any) -> Any:
         """The basic part of `x`, in the shape `view`."""
         base = x if self.takes_all else apply(StridedSlice.bound(**self.bounds), x)
@@ -403,7 +443,8 @@ def getitem(x: Any, index: Any) -> Any:
     base = plan.read(x)
     if not plan.axes:
         return ops.identity(x) if base is x else base
-    return apply(GatherIndex.bound(axes=_common(plan)), base, *plan.indices)
+    out = apply(GatherIndex.bound(axes=_common(plan)), base, *plan.indices)
+    return out if plan.gap is None else ops.reshape(out, plan.result)
 
 
 def setitem(x: Any, index: Any, value: Any) -> Any:
@@ -420,11 +461,13 @@ def setitem(x: Any, index: Any, value: Any) -> Any:
         return masked
     plan = _Plan.of(index, x.shape)
     if not plan.axes:
-        return plan.put_back(x, _fitted(value, tuple(plan.view)))
+        return plan.put_back(x, _fitted(value, plan.result))
     axes = _common(plan)
-    base = plan.read(x)
-    value = _fitted(value, _gathered_shape(base.shape, axes, tuple(plan.indices)))
-    return plan.put_back(x, apply(SetIndex.bound(axes=axes), base, value, *plan.indices))
+    value = _fitted(value, plan.result)
+    if plan.gap is not None:
+        value = ops.reshape(value, plan.gathered)
+    base = apply(SetIndex.bound(axes=axes), plan.read(x), value, *plan.indices)
+    return plan.put_back(x, base)
 
 
 def _common(plan: _Plan) -> tuple[int, ...]:
@@ -477,7 +520,7 @@ def _masked(x: Any, index: Any, value: Any) -> Any:
     """
     items = _items(index, len(x.shape))
     arrays = [item for item in items if _is_array(item)]
-    if len(arrays) != 1 or not _is_mask(arrays[0]) or not arrays[0].shape:
+    if len(arrays) != 1 or not _is_mask(arrays[0]):
         return None
     if prod(value.shape) != 1 and any(isinstance(item, int) for item in items):
         return None

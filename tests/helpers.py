@@ -1,0 +1,41 @@
+"""What tests share: comparing results with a reference."""
+
+from typing import Any
+
+import numpy as np
+
+from minispore import dtype as dt
+from minispore.tensor import Tensor
+
+TOLERANCE = {dt.float64: 1e-10, dt.float32: 1e-5, dt.float16: 2e-3, dt.bfloat16: 2e-2}
+
+
+def assert_same(actual: Any, expected: Any, factor: float = 1.0) -> None:
+    """Equal structure, dtype and shape; values within the dtype's tolerance times `factor`.
+
+    The tolerance is relative to the largest magnitude; integers, bools, nan and infinities must be
+    equal.  Tensors and ndarrays may be compared with each other.
+    """
+    if isinstance(expected, (tuple, list)):
+        assert type(actual) is type(expected)
+        assert len(actual) == len(expected)
+        for a, e in zip(actual, expected, strict=True):
+            assert_same(a, e, factor)
+        return
+    if not isinstance(expected, (Tensor, np.ndarray, np.generic)):
+        assert type(actual) is type(expected)
+        actual, expected = np.asarray(actual), np.asarray(expected)
+    a, e = (v.asnumpy() if isinstance(v, Tensor) else np.asarray(v) for v in (actual, expected))
+    assert a.dtype == e.dtype
+    assert a.shape == e.shape
+    dtype = dt.from_numpy(e.dtype)
+    if not dtype.is_float:
+        np.testing.assert_array_equal(a, e)
+        return
+    a, e = a.astype(np.float64), e.astype(np.float64)
+    finite = np.isfinite(e)
+    np.testing.assert_array_equal(np.isfinite(a), finite)
+    np.testing.assert_array_equal(a[~finite], e[~finite])
+    largest = np.abs(e[finite]).max(initial=0)
+    np.testing.assert_allclose(a[finite], e[finite], rtol=0, atol=TOLERANCE[dtype] * factor * largest)
+
