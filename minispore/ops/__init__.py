@@ -11,28 +11,25 @@ from minispore.ops.structural import (
     TensorToScalar, TupleGetItem,
 )
 from minispore.ops.elementwise import (
-    Abs, Acos, Acosh, Add, Asin, Asinh, Atan, Atan2, Atanh, Ceil, Cos, Cosh, Div, Elementwise,
-    Equal, Erf, Exp, Expm1, Floor, FloorDiv, FloorMod, GeLU, GeLUExact, Greater, GreaterEqual,
-    IsFinite, IsInf, IsNan, Less, LessEqual, Log, Log10, Log1p, Log2, LogicalAnd, LogicalNot,
-    LogicalOr, LogicalXor, Maximum, Minimum, Mod, Mul, Neg, NotEqual, Pow, ReLU, RealDiv,
-    Reciprocal, Round, Rsqrt, Select, SiLU, Sigmoid, Sign, Sin, Sinh, Softplus, Sqrt, Square,
-    Sub, Tan, Tanh, Trunc, TruncateDiv, abs, absolute, acos, acosh, add, arctan, arctan2,
-    asin, asinh, atan, atan2, atanh, ceil, clamp, clip, clip_by_value, cos, cosh, div, divide,
-    eq, equal, erf, exp, expm1, floor, floor_div, floor_divide, floor_mod, fmod, ge, greater,
-    greater_equal, gt, isclose, isfinite, isinf, isnan, le, lerp, less, less_equal, log,
-    log10, log1p, log2, logical_and, logical_not, logical_or, logical_xor, lt, maximum,
-    minimum, mod, mul, multiply, ne, neg, negative, not_equal, pow, reciprocal, remainder,
-    round, rsqrt, select, sign, sin, sinh, sqrt, square, sub, subtract, tan, tensor_pow,
-    true_divide, trunc, where,
+    Abs, Acos, Acosh, Add, Asin, Asinh, Atan, Atan2, Atanh, BitwiseAnd, BitwiseOr, BitwiseXor,
+    Ceil, Cos, Cosh, Div, Elementwise, Equal, Erf, Exp, Expm1, Floor, FloorDiv, FloorMod,
+    Function, GeLU, GeLUExact, Greater, GreaterEqual, INTEGER, IsFinite, IsInf, IsNan, Less,
+    LessEqual, Log, Log10, Log1p, Log2, LogicalAnd, LogicalNot, LogicalOr, LogicalXor,
+    Maximum, Minimum, Mod, Mul, Neg, NotEqual, Pow, ReLU, RealDiv, Reciprocal, Round, Rsqrt,
+    Select, SiLU, Sigmoid, Sign, Sin, Sinh, Softplus, Sqrt, Square, Sub, Tan, Tanh, Trunc,
+    TruncateDiv, absolute, arctan, arctan2, clamp, clip, clip_by_value, div, divide, eq,
+    floor_div, floor_divide, floor_mod, fmod, ge, gt, isclose, le, lerp, lt, mod, multiply,
+    ne, negative, pow, remainder, round, select, sqrt, subtract, tensor_pow, true_divide,
+    where,
 )
 from minispore.ops.reduce import (
     Argmax, Argmin, CumSum, ReduceAll, ReduceAny, ReduceMax, ReduceMean, ReduceMin,
-    ReduceProd, ReduceSum, all, amax, amin, any, argmax, argmin, count_nonzero, cumsum,
-    logsumexp, max, mean, min, norm, prod, reduce_max, reduce_mean, reduce_min, reduce_sum,
-    std, sum, var,
+    ReduceProd, ReduceSum, all, amax, amin, any, argmax, argmin, count_nonzero, cumprod,
+    cumsum, logsumexp, max, mean, min, norm, prod, reduce_max, reduce_mean, reduce_min,
+    reduce_sum, std, sum, var,
 )
 from minispore.ops.linalg import (
-    BatchMatMul, BiasAdd, MatMul, bias_add, bmm, dot, matmul, outer, trace,
+    BatchMatMul, BiasAdd, MatMul, bias_add, bmm, diag, dot, matmul, outer, tensor_dot, trace,
 )
 from minispore.ops.shape import (
     BroadcastTo, Concat, ExpandDims, Flatten, Pad, Rank, Reshape, ReverseV2, Shape, Size,
@@ -62,9 +59,6 @@ from minispore.ops.nn import (
     cross_entropy, elu, gelu, hardsigmoid, hardswish, huber_loss, kl_div, l1_loss, leaky_relu,
     log_softmax, logsigmoid, mish, mse_loss, nll_loss, prelu, relu, relu6, selu, sigmoid,
     silu, smooth_l1_loss, softmax, softplus, softsign, tanh,
-)
-from minispore.ops.bitwise import (
-    BitwiseAnd, BitwiseOr, BitwiseXor, bitwise_and, bitwise_or, bitwise_xor,
 )
 from minispore.ops.indexing import (
     AddIndex, GatherIndex, IndexInRange, MaskPositions, SetIndex, SetSlice, getitem, setitem,

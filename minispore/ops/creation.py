@@ -44,7 +44,7 @@ _KINDS = {"bool": bool, "int": int, "uint": int, "float": float}
 
 
 def _fill(dtype: DType, shape: Any, value: Any) -> Any:
-    """A Fill whose value has the Python type of `dtype`, so that equal fills are equal primitives."""
+    """A Fill whose value has the Python type of `dtype`: equal fills are equal primitives."""
     number = _KINDS[dtype.kind](value)
     return apply(Fill.bound(dtype=dtype, shape=shape, value=number))
 
@@ -128,7 +128,8 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: DType | Non
     """``start, start + step, ...`` up to and without `end`, of shape ``(n,)``.
 
     With one argument it is the end.  Int64 for ints, Float32 for floats, unless `dtype` is given.
-    ValueError for a step of 0; TypeError unless all are constant numbers.  MindSpore: ``ops.arange``.
+    ValueError for a step of 0; TypeError unless all are constant numbers.  MindSpore:
+    ``ops.arange``.
     """
     start, end = (0, start) if end is None else (start, end)
     for number in (start, end, step):

@@ -1,15 +1,18 @@
 """Element-wise primitives: one row each.
 
-A row says everything about an op in one place: its name in MindSpore's spelling, its value in NumPy, the
-scalar expression from which kernels are generated, its gradient written in ops, and one of four type rules:
+A row says everything about an op in one place: its name in MindSpore's spelling, its value in
+NumPy, the scalar expression from which kernels are generated, its gradient written in ops, and one
+of four type rules:
 
 * ANY: operands are promoted to a common type, which is the result's;
 * NUMBER: the same, but not for Bool (TypeError);
 * FLOAT: the same, but integers and bools become Float32 first;
+* INTEGER: as ANY, but not for floats (TypeError);
 * BOOL: operands become Bool first.
 
 ``gives_bool`` rows (comparisons) have a Bool result.  Half floats are computed in float32 and
-rounded once.  Gradients are those of the broadcast operands; ``Elementwise.vjp`` undoes broadcasting.
+rounded once.  Gradients are those of the broadcast operands; ``Elementwise.vjp`` undoes
+broadcasting.
 """
 
 from __future__ import annotations
@@ -29,11 +32,12 @@ from minispore.ops.common import (
     functional,
     is_half,
     require,
-    widened,
 )
 from minispore.primitive import Primitive, TensorLike, apply, as_tensor, is_number, promoted
 
-ANY, NUMBER, FLOAT, BOOL = "any", "number", "float", "bool"
+ANY, NUMBER, FLOAT, INTEGER, BOOL = "any", "number", "float", "integer", "bool"
+
+Function = Callable[..., Any]
 
 
 class Elementwise(Primitive, register=False):
@@ -58,7 +62,9 @@ class Elementwise(Primitive, register=False):
     def infer(self, *operands: AbstractTensor) -> AbstractTensor:
         first = operands[0]
         if self.takes == NUMBER and first.dtype is bool_:
-            raise TypeError(f"{self.name} is not defined for Bool; cast the Tensor to a number type")
+            raise TypeError(
+                f"{self.name} is not defined for Bool; cast the Tensor to a number type"
+            )
         shape = first.shape
         if self.arity > 1 and operands[1].shape != shape:
             shape = broadcast_shapes(shape, operands[1].shape)
@@ -191,7 +197,8 @@ def _gelu_gradient(x: Any, out: Any, dout: Any) -> Any:
 Add = row("Add", 2, ANY, np.add, "{0} + {1}", lambda x, y, out, d: (d, d))
 Sub = row("Sub", 2, NUMBER, np.subtract, "{0} - {1}", lambda x, y, out, d: (d, -d))
 Mul = row("Mul", 2, ANY, np.multiply, "{0} * {1}", lambda x, y, out, d: (d * y, d * x))
-Div = row("Div", 2, FLOAT, np.true_divide, "{0} / {1}", lambda x, y, out, d: (d / y, -(d * out) / y))
+Div = row("Div", 2, FLOAT, np.true_divide, "{0} / {1}",
+          lambda x, y, out, d: (d / y, -(d * out) / y))
 Maximum = row("Maximum", 2, ANY, np.maximum, "({0} if {0} > {1} or {0} != {0} else {1})",
               lambda x, y, out, d: (_share(greater, x, y, d), _share(greater, y, x, d)))
 Minimum = row("Minimum", 2, ANY, np.minimum, "({0} if {0} < {1} or {0} != {0} else {1})",
@@ -259,6 +266,9 @@ LogicalAnd = row("LogicalAnd", 2, BOOL, np.logical_and, "{0} and {1}", gives_boo
 LogicalOr = row("LogicalOr", 2, BOOL, np.logical_or, "{0} or {1}", gives_bool=True)
 LogicalXor = row("LogicalXor", 2, BOOL, np.logical_xor, "{0} != {1}", gives_bool=True)
 LogicalNot = row("LogicalNot", 1, BOOL, np.logical_not, "not {0}", gives_bool=True)
+BitwiseAnd = row("BitwiseAnd", 2, INTEGER, np.bitwise_and, "{0} & {1}")
+BitwiseOr = row("BitwiseOr", 2, INTEGER, np.bitwise_or, "{0} | {1}")
+BitwiseXor = row("BitwiseXor", 2, INTEGER, np.bitwise_xor, "{0} ^ {1}")
 # fmt: on
 
 RealDiv = Div  # in MindSpore RealDiv keeps integers; here both are true division
@@ -278,10 +288,12 @@ class _ByInteger(Elementwise, register=False):
         return apply(self, *tensors)
 
     def check(self, given: Any, divisor: Any) -> None:
-        """Raise ZeroDivisionError at run time if there is a zero; a number that is not needs none."""
+        """Raise ZeroDivisionError at run time if a divisor is zero; a constant is known now."""
         if isinstance(given, int) and given:
             return
-        message = f"integer division by zero in {self.name}; make the operands floats for inf or nan"
+        message = (
+            f"integer division by zero in {self.name}; make the operands floats for inf or nan"
+        )
         require(ops.all(ops.not_equal(divisor, 0)), ZeroDivisionError, message)
 
 
@@ -361,69 +373,96 @@ _TYPES = {
     ANY: "The result has the operands' common type.",
     NUMBER: "The result has the operands' common type; Bool is a TypeError.",
     FLOAT: "Integers and bools become Float32 first.",
+    INTEGER: "The result has the operands' common type; floats are a TypeError.",
     BOOL: "Operands become Bool first.",
 }
 
 
-def _function(prim: type[Elementwise], name: str, doc: str) -> Callable[..., Any]:
+def _function(prim: type[Elementwise], name: str, doc: str) -> Function:
     """The function of a row, with a docstring that states its shapes and types."""
     shapes = "Operands broadcast; ValueError if they cannot. " if prim.arity == 2 else ""
     types = "The result is Bool." if prim.gives_bool else _TYPES[prim.takes]
     return functional(prim, name, f"{doc}\n\n{shapes}{types}", binary=prim.arity == 2)
 
 
-add = _function(Add, "add", "The sum, element by element (of bools: or).")
-sub = _function(Sub, "sub", "The difference, element by element.")
-mul = _function(Mul, "mul", "The product, element by element (of bools: and).")
-maximum = _function(
+add: Function = _function(Add, "add", "The sum, element by element (of bools: or).")
+sub: Function = _function(Sub, "sub", "The difference, element by element.")
+mul: Function = _function(Mul, "mul", "The product, element by element (of bools: and).")
+maximum: Function = _function(
     Maximum, "maximum", "The larger element; nan if either is; ties share the gradient."
 )
-minimum = _function(
+minimum: Function = _function(
     Minimum, "minimum", "The smaller element; nan if either is; ties share the gradient."
 )
-atan2 = _function(Atan2, "atan2", "The angle of the point (other, input), from -pi to pi.")
-neg = _function(Neg, "neg", "The negative of each element.")
-abs = _function(Abs, "abs", "The absolute value of each element; its gradient at 0 is 0.")
-sign = _function(Sign, "sign", "-1, 0 or 1 by each element's sign (nan stays nan); no gradient.")
-square = _function(Square, "square", "The square of each element.")
-rsqrt = _function(Rsqrt, "rsqrt", "1 / sqrt(x) of each element.")
-reciprocal = _function(Reciprocal, "reciprocal", "1 / x of each element.")
-exp = _function(Exp, "exp", "e to the power of each element.")
-expm1 = _function(Expm1, "expm1", "exp(x) - 1, exact for small x.")
-log = _function(Log, "log", "The natural logarithm of each element.")
-log1p = _function(Log1p, "log1p", "log(1 + x), exact for small x.")
-log2 = _function(Log2, "log2", "The base-2 logarithm of each element.")
-log10 = _function(Log10, "log10", "The base-10 logarithm of each element.")
-sin = _function(Sin, "sin", "The sine of each element.")
-cos = _function(Cos, "cos", "The cosine of each element.")
-tan = _function(Tan, "tan", "The tangent of each element.")
-asin = _function(Asin, "asin", "The inverse sine of each element, nan outside [-1, 1].")
-acos = _function(Acos, "acos", "The inverse cosine of each element, nan outside [-1, 1].")
-atan = _function(Atan, "atan", "The inverse tangent of each element.")
-sinh = _function(Sinh, "sinh", "The hyperbolic sine of each element.")
-cosh = _function(Cosh, "cosh", "The hyperbolic cosine of each element.")
-asinh = _function(Asinh, "asinh", "The inverse hyperbolic sine of each element.")
-acosh = _function(Acosh, "acosh", "The inverse hyperbolic cosine of each element.")
-atanh = _function(Atanh, "atanh", "The inverse hyperbolic tangent of each element.")
-floor = _function(Floor, "floor", "Each element rounded down; no gradient.")
-ceil = _function(Ceil, "ceil", "Each element rounded up; no gradient.")
-trunc = _function(Trunc, "trunc", "Each element rounded towards zero; no gradient.")
-erf = _function(Erf, "erf", "The error function of each element.")
-equal = _function(Equal, "equal", "Where the operands are equal.")
-not_equal = _function(NotEqual, "not_equal", "Where the operands differ.")
-less = _function(Less, "less", "Where the first operand is less than the second.")
-less_equal = _function(LessEqual, "less_equal", "Where the first operand is at most the second.")
-greater = _function(Greater, "greater", "Where the first operand is greater than the second.")
-greater_equal = _function(
+atan2: Function = _function(
+    Atan2, "atan2", "The angle of the point (other, input), from -pi to pi."
+)
+neg: Function = _function(Neg, "neg", "The negative of each element.")
+abs: Function = _function(Abs, "abs", "The absolute value of each element; its gradient at 0 is 0.")
+sign: Function = _function(
+    Sign, "sign", "-1, 0 or 1 by each element's sign (nan stays nan); no gradient."
+)
+square: Function = _function(Square, "square", "The square of each element.")
+rsqrt: Function = _function(Rsqrt, "rsqrt", "1 / sqrt(x) of each element.")
+reciprocal: Function = _function(Reciprocal, "reciprocal", "1 / x of each element.")
+exp: Function = _function(Exp, "exp", "e to the power of each element.")
+expm1: Function = _function(Expm1, "expm1", "exp(x) - 1, exact for small x.")
+log: Function = _function(Log, "log", "The natural logarithm of each element.")
+log1p: Function = _function(Log1p, "log1p", "log(1 + x), exact for small x.")
+log2: Function = _function(Log2, "log2", "The base-2 logarithm of each element.")
+log10: Function = _function(Log10, "log10", "The base-10 logarithm of each element.")
+sin: Function = _function(Sin, "sin", "The sine of each element.")
+cos: Function = _function(Cos, "cos", "The cosine of each element.")
+tan: Function = _function(Tan, "tan", "The tangent of each element.")
+asin: Function = _function(Asin, "asin", "The inverse sine of each element, nan outside [-1, 1].")
+acos: Function = _function(Acos, "acos", "The inverse cosine of each element, nan outside [-1, 1].")
+atan: Function = _function(Atan, "atan", "The inverse tangent of each element.")
+sinh: Function = _function(Sinh, "sinh", "The hyperbolic sine of each element.")
+cosh: Function = _function(Cosh, "cosh", "The hyperbolic cosine of each element.")
+asinh: Function = _function(Asinh, "asinh", "The inverse hyperbolic sine of each element.")
+acosh: Function = _function(Acosh, "acosh", "The inverse hyperbolic cosine of each element.")
+atanh: Function = _function(Atanh, "atanh", "The inverse hyperbolic tangent of each element.")
+floor: Function = _function(Floor, "floor", "Each element rounded down; no gradient.")
+ceil: Function = _function(Ceil, "ceil", "Each element rounded up; no gradient.")
+trunc: Function = _function(Trunc, "trunc", "Each element rounded towards zero; no gradient.")
+erf: Function = _function(Erf, "erf", "The error function of each element.")
+equal: Function = _function(Equal, "equal", "Where the operands are equal.")
+not_equal: Function = _function(NotEqual, "not_equal", "Where the operands differ.")
+less: Function = _function(Less, "less", "Where the first operand is less than the second.")
+less_equal: Function = _function(
+    LessEqual, "less_equal", "Where the first operand is at most the second."
+)
+greater: Function = _function(
+    Greater, "greater", "Where the first operand is greater than the second."
+)
+greater_equal: Function = _function(
     GreaterEqual, "greater_equal", "Where the first operand is at least the second."
 )
-isnan = _function(IsNan, "isnan", "Where an element is nan.")
-isinf = _function(IsInf, "isinf", "Where an element is inf or -inf.")
-isfinite = _function(IsFinite, "isfinite", "Where an element is neither nan nor infinite.")
-logical_and = _function(LogicalAnd, "logical_and", "Where both operands are true (not zero).")
-logical_or = _function(LogicalOr, "logical_or", "Where at least one operand is true (not zero).")
-logical_xor = _function(LogicalXor, "logical_xor", "Where exactly one operand is true (not zero).")
-logical_not = _function(LogicalNot, "logical_not", "Where an element is false (zero).")
+isnan: Function = _function(IsNan, "isnan", "Where an element is nan.")
+isinf: Function = _function(IsInf, "isinf", "Where an element is inf or -inf.")
+isfinite: Function = _function(
+    IsFinite, "isfinite", "Where an element is neither nan nor infinite."
+)
+logical_and: Function = _function(
+    LogicalAnd, "logical_and", "Where both operands are true (not zero)."
+)
+logical_or: Function = _function(
+    LogicalOr, "logical_or", "Where at least one operand is true (not zero)."
+)
+logical_xor: Function = _function(
+    LogicalXor, "logical_xor", "Where exactly one operand is true (not zero)."
+)
+logical_not: Function = _function(LogicalNot, "logical_not", "Where an element is false (zero).")
+
+bitwise_and: Function = _function(
+    BitwiseAnd, "bitwise_and", "Bits that are set in both operands; of bools, and."
+)
+bitwise_or: Function = _function(
+    BitwiseOr, "bitwise_or", "Bits that are set in any operand; of bools, or."
+)
+bitwise_xor: Function = _function(
+    BitwiseXor, "bitwise_xor", "Bits that are set in one operand only; of bools, exclusive or."
+)
 
 eq, ne, lt, le, gt, ge = equal, not_equal, less, less_equal, greater, greater_equal
 negative, absolute, multiply, arctan2, arctan = neg, abs, mul, atan2, atan
@@ -482,8 +521,8 @@ def subtract(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 def floor_div(x: Any, y: Any) -> Any:
     """``x // y``: the quotient rounded down, in the operands' common type; no gradient flows.
 
-    Operands broadcast (ValueError).  An integer divided by 0 raises ZeroDivisionError when the program runs;
-    MindSpore gives 2147483647.  MindSpore: ``ops.floor_div``, ``ops.FloorDiv``.
+    Operands broadcast (ValueError).  An integer divided by 0 raises ZeroDivisionError when the
+    program runs; MindSpore gives 2147483647.  MindSpore: ``ops.floor_div``, ``ops.FloorDiv``.
     """
     return FloorDiv()(x, y)
 
@@ -496,8 +535,8 @@ def floor_divide(input: Any, other: Any) -> Any:
 def floor_mod(x: Any, y: Any) -> Any:
     """``x % y`` as in Python: the remainder has the sign of `y`.
 
-    Operands broadcast (ValueError).  An integer modulo 0 raises ZeroDivisionError when the program runs.
-    MindSpore: ``ops.floor_mod``, ``ops.FloorMod``.
+    Operands broadcast (ValueError).  An integer modulo 0 raises ZeroDivisionError when the program
+    runs. MindSpore: ``ops.floor_mod``, ``ops.FloorMod``.
     """
     return FloorMod()(x, y)
 
@@ -513,8 +552,8 @@ mod = remainder
 def fmod(input: Any, other: Any) -> Any:
     """The remainder of truncated division: it has the sign of `input`.
 
-    Operands broadcast (ValueError).  An integer modulo 0 raises ZeroDivisionError when the program runs.
-    MindSpore: ``ops.fmod``, ``ops.Mod``.
+    Operands broadcast (ValueError).  An integer modulo 0 raises ZeroDivisionError when the program
+    runs. MindSpore: ``ops.fmod``, ``ops.Mod``.
     """
     return Mod()(input, other)
 
@@ -549,8 +588,8 @@ def where(condition: Any, input: Any, other: Any) -> Any:
 def clamp(input: Any, min: Any = None, max: Any = None) -> Any:
     """Each element, raised to `min` and lowered to `max` (Tensors or numbers that broadcast).
 
-    The gradient flows where ``min <= input <= max``, bounds included.  ValueError if both bounds are None.
-    MindSpore: ``ops.clamp``.
+    The gradient flows where ``min <= input <= max``, bounds included.  ValueError if both bounds
+    are None. MindSpore: ``ops.clamp``.
     """
     if min is None and max is None:
         raise ValueError("clamp needs at least one of min and max")

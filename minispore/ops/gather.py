@@ -1,7 +1,8 @@
-"""Elements at computed positions: gather, scatter, sort, and ops whose result size depends on values.
+"""Elements at computed positions: gather, scatter, sort; ops whose result size depends on values.
 
-Positions count from the front, negative ones from the end.  The primitives take positions modulo the size, so
-that they cannot fail; the functions check before (``require``) and raise IndexError when the program runs.
+Positions count from the front, negative ones from the end.  The primitives take positions modulo
+the size, so that they cannot fail; the functions check before (``require``) and raise IndexError
+when the program runs.
 
 Gradients come in pairs: what gathers scatters back, and the other way round:
 
@@ -100,7 +101,9 @@ class IndexAdd(Primitive):
         axis = self.attrs["axis"]
         out = np.array(widened(x), order="C")
         if index.size:
-            add_rows(np.moveaxis(out, axis, 0), index % x.shape[axis], np.moveaxis(widened(y), axis, 0))
+            add_rows(
+                np.moveaxis(out, axis, 0), index % x.shape[axis], np.moveaxis(widened(y), axis, 0)
+            )
         return out
 
     def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
@@ -141,7 +144,9 @@ class GatherD(Primitive):
 def _check_elements(name: str, shape: Shape, index: Shape, axis: int) -> None:
     """ValueError unless `index` has the rank of `shape` and, off `axis`, no larger sizes."""
     fits = len(shape) == len(index)
-    if not fits or any(n > m for a, (n, m) in enumerate(zip(index, shape, strict=True)) if a != axis):
+    if not fits or any(
+        n > m for a, (n, m) in enumerate(zip(index, shape, strict=True)) if a != axis
+    ):
         raise ValueError(
             f"{name}: positions of shape {index} do not fit shape {shape}: as many dimensions, "
             f"and none larger except axis {axis}"
@@ -373,9 +378,9 @@ def gather(input_params: Any, input_indices: Any, axis: Any, batch_dims: int = 0
     """Slices of `input_params` along `axis` at the positions in `input_indices`.
 
     The shape is that of `input_params` with the shape of `input_indices` in place of `axis`; the
-    first `batch_dims` axes of both go together.  TypeError unless positions are integers; ValueError for
-    an axis out of range; IndexError when the program runs for a position out of range (MindSpore: RuntimeError).
-    MindSpore: ``ops.gather``, ``ops.Gather``.
+    first `batch_dims` axes of both go together.  TypeError unless positions are integers;
+    ValueError for an axis out of range; IndexError when the program runs for a position out of
+    range (MindSpore: RuntimeError). MindSpore: ``ops.gather``, ``ops.Gather``.
     """
     x, index = check_tensor("gather", input_params), as_index("gather", input_indices)
     axis = one_axis("gather", axis, len(x.shape))
@@ -419,8 +424,8 @@ def index_add(
 ) -> Any:
     """`x` plus the slices of `y` along `axis`, added at the positions in the 1-D `indices`.
 
-    ValueError unless `y` has the shape of `x` but for `axis`; IndexError for a position out of range.
-    MindSpore: ``ops.index_add``, ``ops.IndexAdd``.
+    ValueError unless `y` has the shape of `x` but for `axis`; IndexError for a position out of
+    range. MindSpore: ``ops.index_add``, ``ops.IndexAdd``.
     """
     x, index = check_tensor("index_add", x), as_index("index_add", indices)
     axis = one_axis("index_add", axis, len(x.shape))
@@ -437,8 +442,9 @@ def index_add(
 def gather_elements(input: Any, dim: Any, index: Any) -> Any:
     """Elements of `input`: ``out[i, j] = input[i, index[i, j]]`` for `dim` 1, and so on.
 
-    `index` has as many dimensions as `input` and no larger sizes but along `dim` (ValueError).  IndexError
-    when the program runs for a position out of range.  MindSpore: ``ops.gather_elements``, ``ops.GatherD``.
+    `index` has as many dimensions as `input` and no larger sizes but along `dim` (ValueError).
+    IndexError when the program runs for a position out of range.  MindSpore:
+    ``ops.gather_elements``, ``ops.GatherD``.
     """
     x, index = check_tensor("gather_elements", input), as_index("gather_elements", index)
     axis = one_axis("gather_elements", dim, len(x.shape))
@@ -455,9 +461,9 @@ def gather_d(x: Any, dim: Any, index: Any) -> Any:
 def gather_nd(input_x: Any, indices: Any) -> Any:
     """Slices of `input_x` at positions: each row of the last axis of `indices` names one.
 
-    Shapes ``(n0, .., nk, rest)`` and ``(batch, k + 1)`` give ``(batch, rest)``.  ValueError for more positions
-    than axes; IndexError when the program runs for one out of range.
-    MindSpore: ``ops.gather_nd``, ``ops.GatherNd``.
+    Shapes ``(n0, .., nk, rest)`` and ``(batch, k + 1)`` give ``(batch, rest)``.  ValueError for
+    more positions than axes; IndexError when the program runs for one out of range. MindSpore:
+    ``ops.gather_nd``, ``ops.GatherNd``.
     """
     x, index = check_tensor("gather_nd", input_x), as_index("gather_nd", indices)
     _check_rows("gather_nd", x.shape, index.shape)
@@ -471,8 +477,8 @@ def tensor_scatter_elements(
 ) -> Any:
     """`input_x` with the elements of `updates` written (or, "add", added) along `axis`.
 
-    `indices` and `updates` have one shape, as in ``gather_elements`` (ValueError).  IndexError when the
-    program runs for a position out of range.  MindSpore: ``ops.tensor_scatter_elements``.
+    `indices` and `updates` have one shape, as in ``gather_elements`` (ValueError).  IndexError when
+    the program runs for a position out of range.  MindSpore: ``ops.tensor_scatter_elements``.
     """
     name = "tensor_scatter_elements"
     x, index, y = check_tensor(name, input_x), as_index(name, indices), check_tensor(name, updates)
@@ -502,7 +508,7 @@ def tensor_scatter_update(input_x: Any, indices: Any, updates: Any) -> Any:
 
 
 def scatter_nd(indices: Any, updates: Any, shape: Any) -> Any:
-    """`updates` added into zeros of `shape` at the positions in `indices`, as ``tensor_scatter_add``.
+    """`updates` added into zeros of `shape` at `indices`, as ``tensor_scatter_add``.
 
     MindSpore: ``ops.scatter_nd``, ``ops.ScatterNd``.
     """
@@ -511,7 +517,7 @@ def scatter_nd(indices: Any, updates: Any, shape: Any) -> Any:
 
 
 def unsorted_segment_sum(input_x: Any, segment_ids: Any, num_segments: int) -> Any:
-    """Sums of the slices of `input_x` that have equal `segment_ids`, of shape ``(num_segments, ...)``.
+    """Sums of the slices of `input_x` of equal `segment_ids`; shape ``(num_segments, ...)``.
 
     The ids have the first sizes of `input_x` (ValueError); slices of negative ids are left out.
     IndexError when the program runs for an id of `num_segments` or more.
@@ -617,13 +623,12 @@ def topk(
     return apply(GatherD.bound(axis=axis), x, places), places
 
 
-def one_hot(
-    indices: Any, depth: int, on_value: Any = 1, off_value: Any = 0, axis: int = -1
-) -> Any:
+def one_hot(indices: Any, depth: int, on_value: Any = 1, off_value: Any = 0, axis: int = -1) -> Any:
     """A new `axis` of size `depth`: `on_value` at the position in `indices`, else `off_value`.
 
-    Positions outside [0, depth) give `off_value` everywhere.  The dtype is that of the values: Int64
-    for ints.  TypeError unless positions are integers.  MindSpore: ``ops.one_hot``, ``ops.OneHot``.
+    Positions outside [0, depth) give `off_value` everywhere.  The dtype is that of the values:
+    Int64 for ints.  TypeError unless positions are integers.  MindSpore: ``ops.one_hot``,
+    ``ops.OneHot``.
     """
     index = as_index("one_hot", indices)
     n = as_int("depth", depth)

@@ -9,6 +9,7 @@ MatMul and BatchMatMul carry their transposes as attributes, so gradients need n
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from minispore import ops
 from minispore.abstract import AbstractTensor, broadcast_shapes
 from minispore.dtype import bool_
-from minispore.ops.common import check_tensor, choice, widened
+from minispore.ops.common import as_int, as_ints, check_tensor, choice, one_axis, widened
 from minispore.primitive import Primitive, apply
 
 
@@ -28,7 +29,9 @@ class _Product(Primitive, register=False):
     def __init__(self, transpose_a: bool = False, transpose_b: bool = False):
         for value in (transpose_a, transpose_b):
             if not isinstance(value, bool):
-                raise TypeError(f"{self.name}: transpose_a and transpose_b are bools, not {value!r}")
+                raise TypeError(
+                    f"{self.name}: transpose_a and transpose_b are bools, not {value!r}"
+                )
         super().__init__(transpose_a=transpose_a, transpose_b=transpose_b)
 
     def __call__(self, x: Any, y: Any) -> Any:
@@ -36,7 +39,9 @@ class _Product(Primitive, register=False):
 
     def infer(self, x: AbstractTensor, y: AbstractTensor) -> AbstractTensor:
         if x.dtype is bool_:
-            raise TypeError(f"{self.name} is not defined for Bool; cast the Tensors to a number type")
+            raise TypeError(
+                f"{self.name} is not defined for Bool; cast the Tensors to a number type"
+            )
         rows, inner = x.shape[-2:][:: -1 if self.attrs["transpose_a"] else 1]
         inner2, columns = y.shape[-2:][:: -1 if self.attrs["transpose_b"] else 1]
         if inner != inner2:
@@ -125,9 +130,9 @@ def matmul(input: Any, other: Any) -> Any:
     """The matrix product, as NumPy's ``matmul``: of vectors (1-D), matrices and batches.
 
     Shapes ``(..., n, k)`` and ``(..., k, m)`` give ``(..., n, m)``, batch dimensions broadcast; a
-    vector counts as a row on the left and a column on the right, and its dimension is dropped.
-    The operands take their common type.  ValueError for 0-d operands; RuntimeError if inner sizes differ, as in MindSpore.
-    MindSpore: ``ops.matmul``.
+    vector counts as a row on the left and a column on the right, and its dimension is dropped. The
+    operands take their common type.  ValueError for 0-d operands; RuntimeError if inner sizes
+    differ, as in MindSpore. MindSpore: ``ops.matmul``.
     """
     x, y = check_tensor("matmul", input), check_tensor("matmul", other)
     if not x.shape or not y.shape:
@@ -152,7 +157,7 @@ def _product(x: Any, y: Any) -> Any:
         return MatMul()(x, y)
     if len(y.shape) == 2:  # the rows of all batches form one matrix
         *batch, n, k = x.shape
-        flat = MatMul()(ops.reshape(x, (int(np.prod(batch)) * n, k)), y)
+        flat = MatMul()(ops.reshape(x, (math.prod(batch) * n, k)), y)
         return ops.reshape(flat, (*batch, n, y.shape[-1]))
     return BatchMatMul()(x, y)
 
@@ -180,7 +185,7 @@ def dot(input: Any, other: Any) -> Any:
     axis = len(y.shape) - 2
     order = (axis, *(a for a in range(len(y.shape)) if a != axis))
     kept = tuple(y.shape[a] for a in order[1:])
-    flat = matmul(x, ops.reshape(ops.transpose(y, order), (y.shape[axis], int(np.prod(kept)))))
+    flat = matmul(x, ops.reshape(ops.transpose(y, order), (y.shape[axis], math.prod(kept))))
     return ops.reshape(flat, (*x.shape[:-1], *kept))
 
 
@@ -203,11 +208,54 @@ def bias_add(input_x: Any, bias: Any) -> Any:
     return apply(BiasAdd(), input_x, bias)
 
 
+def tensor_dot(x1: Any, x2: Any, axes: Any) -> Any:
+    """Sums of products over several axes: the last `axes` of `x1` and the first of `x2`.
+
+    Or `axes` is a pair: the axes of `x1` and those of `x2`, ints or tuples.  The result has the
+    other axes, those of `x1` first.  ValueError if sizes differ.  MindSpore: ``ops.tensor_dot``.
+    """
+    x, y = check_tensor("tensor_dot", x1), check_tensor("tensor_dot", x2)
+    if isinstance(axes, (tuple, list)):
+        left, right = (as_ints("axes", a) for a in axes)
+    else:
+        n = as_int("axes", axes)
+        left, right = tuple(range(-n, 0)), tuple(range(n))
+    left = tuple(one_axis("tensor_dot", a, len(x.shape)) for a in left)
+    right = tuple(one_axis("tensor_dot", a, len(y.shape)) for a in right)
+    if [x.shape[a] for a in left] != [y.shape[a] for a in right]:
+        raise ValueError(
+            f"tensor_dot of shapes {x.shape} and {y.shape} is impossible: the sizes of axes "
+            f"{left} and {right} differ"
+        )
+    kept = [a for a in range(len(x.shape)) if a not in left]
+    kept2 = [a for a in range(len(y.shape)) if a not in right]
+    inner = math.prod(x.shape[a] for a in left)
+    shape, shape2 = tuple(x.shape[a] for a in kept), tuple(y.shape[a] for a in kept2)
+    rows = ops.reshape(ops.transpose(x, (*kept, *left)), (math.prod(shape), inner))
+    columns = ops.reshape(ops.transpose(y, (*right, *kept2)), (inner, math.prod(shape2)))
+    return ops.reshape(MatMul()(rows, columns), shape + shape2)
+
+
+def _on_diagonal(rows: int, columns: int) -> Any:
+    """A Bool matrix, true on the diagonal."""
+    return ops.equal(ops.expand_dims(ops.arange(rows), 1), ops.arange(columns))
+
+
+def diag(input: Any) -> Any:
+    """A matrix with the vector `input` on its diagonal and zeros elsewhere.
+
+    ValueError unless 1-D.  MindSpore: ``ops.diag``, ``ops.Diag``.
+    """
+    x = check_tensor("diag", input)
+    if len(x.shape) != 1:
+        raise ValueError(f"diag needs a vector, not shape {x.shape}")
+    n = x.shape[0]
+    return ops.select(_on_diagonal(n, n), x, ops.zeros_like(x))
+
+
 def trace(input: Any) -> Any:
     """The sum of a matrix's diagonal.  ValueError unless 2-D.  MindSpore: ``ops.trace``."""
     x = check_tensor("trace", input)
     if len(x.shape) != 2:
         raise ValueError(f"trace needs a matrix, not shape {x.shape}")
-    rows, columns = x.shape
-    on_diagonal = ops.equal(ops.expand_dims(ops.arange(rows), 1), ops.arange(columns))
-    return ops.sum(ops.select(on_diagonal, x, ops.zeros_like(x)))
+    return ops.sum(ops.select(_on_diagonal(*x.shape), x, ops.zeros_like(x)))

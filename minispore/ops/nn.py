@@ -125,7 +125,8 @@ def tanh(input: Any) -> Any:
 def gelu(input: Any, approximate: str = "none") -> Any:
     """x times the normal distribution function of x; "tanh" is an approximation of it.
 
-    ValueError for another `approximate`.  MindSpore: ``ops.gelu``; ``ops.GeLU`` is the approximation.
+    ValueError for another `approximate`.  MindSpore: ``ops.gelu``; ``ops.GeLU`` is the
+    approximation.
     """
     choice("approximate", approximate, ("none", "tanh"))
     return apply(GeLU() if approximate == "tanh" else GeLUExact(), input)
@@ -233,7 +234,9 @@ def _floats(name: str, *tensors: Any) -> tuple:
 
 def _same_shape(name: str, x: Any, y: Any) -> None:
     if x.shape != y.shape:
-        raise ValueError(f"{name}: input and target must have one shape, not {x.shape} and {y.shape}")
+        raise ValueError(
+            f"{name}: input and target must have one shape, not {x.shape} and {y.shape}"
+        )
 
 
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
@@ -298,8 +301,8 @@ def binary_cross_entropy(
 ) -> Any:
     """``-(y log(p) + (1 - y) log(1 - p))`` of probabilities p (`logits`) and labels y.
 
-    Logarithms are taken of p + 1e-12.  ValueError if shapes differ.  RuntimeError when the program runs if a p
-    is outside [0, 1].  MindSpore: ``ops.binary_cross_entropy``.
+    Logarithms are taken of p + 1e-12.  ValueError if shapes differ.  RuntimeError when the program
+    runs if a p is outside [0, 1].  MindSpore: ``ops.binary_cross_entropy``.
     """
     p, y = _floats("binary_cross_entropy", logits, labels)
     _same_shape("binary_cross_entropy", p, y)
@@ -378,7 +381,9 @@ def _class_weights(weight: Any, logp: Any, axis: int) -> Any:
     """The weights of classes, broadcastable against `logp`; ValueError unless one for each."""
     classes = logp.shape[axis]
     if check_tensor("the weight of classes", weight).shape != (classes,):
-        raise ValueError(f"weight needs one factor for each of {classes} classes, not {weight.shape}")
+        raise ValueError(
+            f"weight needs one factor for each of {classes} classes, not {weight.shape}"
+        )
     return ops.reshape(weight, (classes, *(1,) * (len(logp.shape) - axis - 1)))
 
 

@@ -45,10 +45,14 @@ class Reduction(Primitive, register=False):
 
     def infer(self, x: AbstractTensor) -> AbstractTensor:
         if x.dtype is bool_ and not self.takes_bool:
-            raise TypeError(f"{self.name} is not defined for Bool; cast the Tensor to a number type")
+            raise TypeError(
+                f"{self.name} is not defined for Bool; cast the Tensor to a number type"
+            )
         axes = self.attrs["axis"]
         if self.needs_elements and 0 in [x.shape[a] for a in axes]:
-            raise ValueError(f"{self.name} of no elements is undefined: shape {x.shape}, axis {axes}")
+            raise ValueError(
+                f"{self.name} of no elements is undefined: shape {x.shape}, axis {axes}"
+            )
         return AbstractTensor(x.dtype, reduced(x.shape, axes, self.attrs["keep_dims"]))
 
     def eval(self, x: np.ndarray) -> Any:
@@ -360,7 +364,10 @@ def amax(
 def amin(
     input: Any, axis: Any = None, keepdims: bool = False, *, initial: Any = None, where: Any = None
 ) -> Any:
-    """The smallest elements over `axis`, as ``amax``.  MindSpore: ``ops.amin``, ``ops.ReduceMin``."""
+    """The smallest elements over `axis`, as ``amax``.
+
+    MindSpore: ``ops.amin``, ``ops.ReduceMin``.
+    """
     check_tensor("amin", input)
     return _extreme(ReduceMin, input, axis, keepdims, initial, where)
 
@@ -389,12 +396,11 @@ def min(
     return values, Argmin._along(input, axis, keepdims, int64)
 
 
-def prod(
-    input: Any, axis: Any = None, keep_dims: bool = False, dtype: DType | None = None
-) -> Any:
+def prod(input: Any, axis: Any = None, keep_dims: bool = False, dtype: DType | None = None) -> Any:
     """The product over `axis` (None: all; an int or a tuple); of no elements it is 1.
 
-    Bools and integers give Int64; `dtype` casts first.  MindSpore: ``ops.prod``, ``ops.ReduceProd``.
+    Bools and integers give Int64; `dtype` casts first.  MindSpore: ``ops.prod``,
+    ``ops.ReduceProd``.
     """
     check_tensor("prod", input)
     x = _widened_integers(input) if dtype is None else ops.cast(input, dtype)
@@ -520,8 +526,23 @@ def _matrix_norm(x: Any, ord: float, dim: Any, keepdim: bool) -> Any:
     return out if keepdim else ops.squeeze(out, (rows, columns))
 
 
-def count_nonzero(
-    x: Any, axis: Any = (), keep_dims: bool = False, dtype: DType = int32
-) -> Any:
+def count_nonzero(x: Any, axis: Any = (), keep_dims: bool = False, dtype: DType = int32) -> Any:
     """How many elements over `axis` are not zero, in `dtype`.  MindSpore: ``ops.count_nonzero``."""
     return ReduceSum._over(ops.cast(ops.not_equal(x, 0), dtype), axis, keep_dims)
+
+
+def cumprod(input: Any, dim: Any, dtype: DType | None = None) -> Any:
+    """Running products along `dim`; `dtype` casts first.
+
+    Products of 1, 2, 4 ... neighbours are multiplied, in O(log n) steps: so gradients are right at
+    zeros too.  ValueError for an axis out of range.  MindSpore: ``ops.cumprod``.
+    """
+    x = check_tensor("cumprod", input) if dtype is None else ops.cast(input, dtype)
+    axis = one_axis("cumprod", dim, len(x.shape))
+    size, span = x.shape[axis], 1
+    while span < size:
+        head = ops.narrow(x, axis, 0, span)
+        tail = ops.narrow(x, axis, span, size - span) * ops.narrow(x, axis, 0, size - span)
+        x = ops.concat((head, tail), axis)
+        span *= 2
+    return ops.identity(x) if x is input else x

@@ -20,13 +20,12 @@ from minispore.ops.common import (
     all_axes,
     as_int,
     as_ints,
-    as_shape,
     check_tensor,
     choice,
     one_axis,
 )
 from minispore.ops.reduce import inverse_permutation
-from minispore.primitive import Primitive, TensorLike, apply
+from minispore.primitive import Primitive, apply
 
 # --------------------------------------------------------------------- the same elements, reshaped
 
@@ -447,7 +446,7 @@ def permute(input: Any, axis: Any) -> Any:
 
 
 def swapaxes(input: Any, axis0: Any, axis1: Any) -> Any:
-    """Two dimensions exchanged.  ValueError if one is out of range.  MindSpore: ``ops.swapaxes``."""
+    """Two dimensions exchanged.  ValueError if out of range.  MindSpore: ``ops.swapaxes``."""
     ndim = len(check_tensor("swapaxes", input).shape)
     a, b = one_axis("swapaxes", axis0, ndim), one_axis("swapaxes", axis1, ndim)
     perm = list(range(ndim))
@@ -530,20 +529,25 @@ def tile(input: Any, dims: Any) -> Any:
 
 
 def repeat_interleave(input: Any, repeats: Any, axis: Any = None) -> Any:
-    """Each element along `axis` (None: of the flattened Tensor) repeated `repeats` times, an int.
+    """Each element along `axis` (None: of the flattened Tensor) repeated.
 
-    ValueError for negative repeats.  MindSpore: ``ops.repeat_interleave``.
+    `repeats` is an int, or a tuple or list of one int for each element.  ValueError if one is
+    negative, or if there are too few.  MindSpore: ``ops.repeat_interleave``.
     """
     x = check_tensor("repeat_interleave", input)
-    n = as_int("repeats", repeats)
-    if n < 0:
-        raise ValueError(f"repeat_interleave: repeats must not be negative, {n}")
+    counts = as_ints("a number of repeats", repeats)
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
     axis = one_axis("repeat_interleave", axis, len(x.shape))
     before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
-    repeated = broadcast_to(expand_dims(x, axis + 1), (*before, size, n, *after))
-    return reshape(repeated, (*before, size * n, *after))
+    if len(counts) not in (1, size) or min(counts, default=0) < 0:
+        raise ValueError(
+            f"repeat_interleave: repeats must be {size} numbers of 0 or more, or one, not {repeats}"
+        )
+    if len(counts) != 1:
+        return ops.gather(x, ops.constant(np.repeat(np.arange(size), counts)), axis)
+    repeated = broadcast_to(expand_dims(x, axis + 1), (*before, size, counts[0], *after))
+    return reshape(repeated, (*before, size * counts[0], *after))
 
 
 def flip(input: Any, dims: Any) -> Any:
@@ -665,16 +669,17 @@ def slice(input_x: Any, begin: Any, size: Any) -> Any:
     starts, sizes = as_ints("begin", begin), as_ints("size", size)
     if len(starts) != len(x.shape) or len(sizes) != len(x.shape):
         raise ValueError(f"slice of shape {x.shape}: begin and size need {len(x.shape)} items")
-    ends = tuple(
-        n if k == -1 else b + k for b, k, n in zip(starts, sizes, x.shape, strict=True)
-    )
+    ends = tuple(n if k == -1 else b + k for b, k, n in zip(starts, sizes, x.shape, strict=True))
     if any(not 0 <= b <= e <= n for b, e, n in zip(starts, ends, x.shape, strict=True)):
         raise ValueError(f"slice: begin {starts} and size {sizes} leave shape {x.shape}")
     return strided_slice(x, starts, ends, (1,) * len(starts))
 
 
 def narrow(input: Any, axis: int, start: int, length: int) -> Any:
-    """`length` elements along `axis`, from `start` on.  ValueError if outside.  MindSpore: ``ops.narrow``."""
+    """`length` elements along `axis`, from `start` on.
+
+    ValueError if they are not inside.  MindSpore: ``ops.narrow``.
+    """
     x = check_tensor("narrow", input)
     axis = one_axis("narrow", axis, len(x.shape))
     begin, size = [0] * len(x.shape), list(x.shape)

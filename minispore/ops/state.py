@@ -162,7 +162,8 @@ def assign_add(variable: Any, value: Any) -> Any:
 def assign_sub(variable: Any, value: Any) -> Any:
     """Subtract `value` from the Tensor or Parameter `variable` in place, and return it.
 
-    ValueError if the difference has another shape.  MindSpore: ``ops.assign_sub``, ``ops.AssignSub``.
+    ValueError if the difference has another shape.  MindSpore: ``ops.assign_sub``,
+    ``ops.AssignSub``.
     """
     return _write("assign_sub", variable, ops.sub(variable, value))
 
@@ -191,6 +192,6 @@ def addn(x: Any) -> Any:
 
 
 def print_(*input_x: Any, sep: str = " ", end: str = "\n") -> None:
-    """Python's ``print``, in program order in both modes.  MindSpore: ``ops.print_``, ``ops.Print``."""
+    """Python's ``print``, in program order in both modes.  MindSpore: ``ops.print_``."""
     leaves, structure = tree.flatten(input_x, lambda v: isinstance(v, (TensorLike, ScalarLike)))
     apply(Print.bound(structure=structure, sep=sep, end=end), *leaves)
