@@ -37,5 +37,6 @@ def assert_same(actual: Any, expected: Any, factor: float = 1.0) -> None:
     np.testing.assert_array_equal(np.isfinite(a), finite)
     np.testing.assert_array_equal(a[~finite], e[~finite])
     largest = np.abs(e[finite]).max(initial=0)
-    np.testing.assert_allclose(a[finite], e[finite], rtol=0, atol=TOLERANCE[dtype] * factor * largest)
-
+    np.testing.assert_allclose(
+        a[finite], e[finite], rtol=0, atol=TOLERANCE[dtype] * factor * largest
+    )

@@ -23,7 +23,9 @@ fuzz = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCh
 
 def in_graph(fn, *arrays):
     """The value of ``fn(*Tensors)`` as the interpreter finds it, checks included."""
-    parameters = [ParameterNode("x", AbstractTensor(dt.from_numpy(a.dtype), a.shape)) for a in arrays]
+    parameters = [
+        ParameterNode("x", AbstractTensor(dt.from_numpy(a.dtype), a.shape)) for a in arrays
+    ]
     builder = GraphBuilder()
     with handled_by(builder):
         out = builder.node_of(fn(*map(wrap, parameters)))
@@ -53,8 +55,8 @@ X = np.arange(2 * 3 * 4, dtype=np.float32).reshape(2, 3, 4)
 MASK = X % 5 < 2
 CASES = [
     0, -1, (1, 2), (1, 2, 3), (-2, -3, -4), slice(None), slice(1, None), slice(None, None, -1),
-    slice(5, 0, -2), slice(3, 1), (slice(None), slice(0, 3, 2)), (0, slice(None, None, -1)), (), ...,
-    (..., 0), (0, ...), (..., slice(1, 3)), None, (None, 0), (0, None), (..., None),
+    slice(5, 0, -2), slice(3, 1), (slice(None), slice(0, 3, 2)), (0, slice(None, None, -1)), (),
+    ..., (..., 0), (0, ...), (..., slice(1, 3)), None, (None, 0), (0, None), (..., None),
     (slice(None), None, 1), True, False, (True, 0), (0, False), np.True_, np.int64(1),
     [0, 1, 1], [-1], [], [[0, 1], [1, 0]], ([0, 1], [2, 0]), (slice(None), [2, 0]), (..., [3, 3]),
     (0, slice(None), [1, 2]), ([0], slice(None), [[1], [2]]), (0, [1, 2]), (None, [1, 0]),
@@ -83,7 +85,10 @@ def test_reading_equals_numpy(index):
 @pytest.mark.parametrize("index", CASES, ids=IDS)
 def test_writing_equals_numpy(index):
     region = np.asarray(X[index])
-    for value in (np.float32(7), 100 + np.arange(region.size, dtype=np.float32).reshape(region.shape)):
+    for value in (
+        np.float32(7),
+        100 + np.arange(region.size, dtype=np.float32).reshape(region.shape),
+    ):
         expected = X.copy()
         expected[index] = value
         x = Tensor(X)
@@ -189,3 +194,225 @@ def test_writing_any_index_equals_numpy(case, one_value):
         assert_same(tensor, expected)
         if not has_mask(index):
             assert_same(in_graph(written(index), x, value), expected)
+
+
+# ---------------------------------------------------------------------------------- gradients
+
+GRAD_CASES = [
+    0, (slice(None, None, -2), None, 1), [1, 1, 0], (..., [0, 0, 3]), np.array([1, 1, 0]),
+    (np.array([1, 1]), slice(1), np.array([-1, 3])), MASK, MASK[:, :, 0], np.array(-1),
+    (slice(None), [0], ..., [1, 1]),
+]  # fmt: skip
+
+
+def gradient(fn, xs, seed):
+    """The gradients of sum(seed * fn(*xs)) by the tape."""
+    with Tape() as tape:
+        keys = [tape.watch(x) for x in xs]
+        out = fn(*xs)
+    return tape.backward([out], [Tensor(seed(out.shape))], keys)
+
+
+def check_gradients(fn, *arrays):
+    """First and second order, by projection on random directions, in float64."""
+
+    def seed(shape):
+        return np.random.default_rng(1).normal(size=shape)
+
+    def first_order(*xs):
+        return ops.concat([ops.reshape(g, (-1,)) for g in gradient(fn, xs, seed)])
+
+    for function in (fn, first_order):
+        directions = [seed(a.shape) for a in arrays]
+        gradients = gradient(function, [Tensor(a) for a in arrays], seed)
+        slope = sum(np.sum(g.asnumpy() * d) for g, d in zip(gradients, directions, strict=True))
+        expected = central_difference(function, arrays, directions, seed)
+        np.testing.assert_allclose(slope, expected, rtol=1e-6)
+
+
+def central_difference(fn, arrays, directions, seed, h=1e-6):
+    """The slope of sum(seed * fn(*arrays)) along the directions."""
+
+    def loss(step):
+        out = fn(*(Tensor(a + step * d) for a, d in zip(arrays, directions, strict=True)))
+        return np.sum(out.asnumpy() * seed(out.shape))
+
+    return (loss(h) - loss(-h)) / (2 * h)
+
+
+@pytest.mark.parametrize("index", GRAD_CASES, ids=range(len(GRAD_CASES)))
+def test_gradients(index):
+    index = tensors(index)
+
+    def read(x):
+        return (x * x * x)[index] * x[index]
+
+    def write(x, v):
+        y = x * x
+        y[index] = v * v
+        return y * y
+
+    def write_number(x):
+        y = x * x
+        y[index] = 2.0
+        return y * x
+
+    x = np.random.default_rng(2).uniform(0.5, 1.5, X.shape)
+    v = np.random.default_rng(3).uniform(0.5, 1.5, Tensor(X)[index].shape)
+    check_gradients(read, x)
+    check_gradients(write, x, v)
+    check_gradients(write_number, x)
+
+
+def test_a_value_that_is_overwritten_gets_no_gradient():
+    x = Tensor(np.zeros(3))
+    with Tape() as tape:
+        v = Tensor(np.array([1.0, 2.0, 3.0]))
+        keys = [tape.watch(v)]
+        y = x * 1
+        y[[0, 0, 2]] = v
+    assert_same(y, np.array([2.0, 0.0, 3.0]))
+    (dv,) = tape.backward([y], [Tensor(np.array([10.0, 20.0, 30.0]))], keys)
+    assert_same(dv, np.array([0.0, 10.0, 30.0]))
+
+
+def test_a_position_read_twice_gets_both_gradients():
+    for dtype in (dt.float16, dt.bfloat16, dt.float32):
+        x = Tensor([1.0, 2.0], dtype)
+        with Tape() as tape:
+            keys = [tape.watch(x)]
+            y = x[[1, 1, 0]]
+        (dx,) = tape.backward([y], [ops.ones_like(y)], keys)
+        assert_same(dx, Tensor([1.0, 2.0], dtype))
+
+
+# --------------------------------------------------------------------------- values and cells
+
+
+def test_results_are_copies():
+    x = Tensor(X)
+    row, same = x[0], x[...]
+    x[0] = 9
+    assert_same(row, X[0])
+    assert_same(same, X)
+    row[0] = 1
+    assert_same(x[0], np.full((3, 4), 9, np.float32))
+
+
+def test_a_write_is_seen_through_every_name():
+    x = Tensor([1, 2, 3])
+    y = x
+    x[1] = 9.7
+    assert_same(y, np.array([1, 9, 3]))
+    with pytest.raises(ValueError, match="does not fit"):
+        x[:2] = [1, 2, 3]
+    with pytest.raises(TypeError):
+        x[0] = None
+    assert_same(x, np.array([1, 9, 3]))
+
+
+def test_lists_that_hold_tensors():
+    x = Tensor(X)
+    assert_same(x[[Tensor(1), 0]], X[[1, 0]])
+    assert_same(in_graph(lambda x, i: x[[i, 0]], X, np.array(1)), X[[1, 0]])
+    y = Tensor([0.0, 0.0])
+    y[:] = [Tensor(1.5), 2]
+    assert_same(y, np.array([1.5, 2.0], np.float32))
+
+
+def test_a_number_that_varies_is_an_index():
+    def fn(x, i):
+        n = i.item()
+        assert isinstance(n, Scalar)
+        return x[n, ..., n + 1]
+
+    assert_same(in_graph(fn, X, np.array(1)), X[1, :, 2])
+    assert_same(in_graph(fn, X, np.array(-2)), X[-2, :, -1])
+    with pytest.raises(IndexError, match="out of range for axis 0 of size 2"):
+        in_graph(fn, X, np.array(2))
+
+    def write(x, i):
+        x[i.item()] = 5
+        return x
+
+    expected = X.copy()
+    expected[-1] = 5
+    assert_same(in_graph(write, X, np.array(-1)), expected)
+    with pytest.raises(IndexError):
+        in_graph(write, X, np.array(-3))
+
+
+# ------------------------------------------------------------------------------------- errors
+
+BAD = [
+    (2, "index 2 is out of range for axis 0 of size 2"),
+    ((0, -4), "index -4 is out of range for axis 1 of size 3"),
+    ([0, 5], "index 5 is out of range for axis 0"),
+    ((0, 0, 0, 0), "too many indices: 4 for a Tensor of 3 axes"),
+    ((..., ...), "only one Ellipsis"),
+    (1.0, "not by float"),
+    ("a", "not by str"),
+    ([1.5], "holds ints or bools"),
+    ([[1], [1, 2]], "ragged"),
+    (([0, 1], [0, 1, 2]), "do not broadcast"),
+    ([True, False, True], "does not match"),
+    (np.array([2]), "out of range for axis 0 of size 2"),
+    (np.array([1.0], np.float32), "not by a Float32 Tensor"),
+    (np.zeros((2, 2), bool), "does not match"),
+]
+
+
+@pytest.mark.parametrize(("index", "message"), BAD)
+def test_errors(index, message):
+    for action in (lambda x: x[tensors(index)], lambda x: x.__setitem__(tensors(index), 1)):
+        with pytest.raises(IndexError, match=message):
+            action(Tensor(X))
+
+    def both(x):
+        x[tensors(index)] = 1
+        return x
+
+    for fn in (lambda x: x[tensors(index)], both):
+        with pytest.raises(IndexError, match=message):
+            in_graph(fn, X)
+
+
+def test_an_ndarray_is_no_index():
+    with pytest.raises(IndexError, match="not by ndarray"):
+        Tensor(X)[np.array([0])]
+
+
+def test_an_index_tensor_is_checked_when_the_graph_runs():
+    def unused(x, i):
+        x[i]
+        return x
+
+    assert_same(in_graph(unused, X, np.array([0, -2])), X)
+    with pytest.raises(IndexError, match="out of range for axis 0 of size 2"):
+        in_graph(unused, X, np.array([0, -3]))
+
+
+def test_a_mask_in_a_graph():
+    with pytest.raises(RuntimeError, match="ops.where"):
+        in_graph(lambda x: x[x > 0], X)
+    with pytest.raises(RuntimeError, match="ops.where"):
+        in_graph(lambda x, v: written(x > 0)(x, v), X, np.ones(3, np.float32))
+    expected = np.where(X > 3, np.float32(1), X)
+    assert_same(in_graph(lambda x: written(x > 3)(x, 1), X), expected)
+
+
+def test_basic_indexing_makes_few_nodes():
+    def nodes(fn):
+        parameter = ParameterNode("x", AbstractTensor(dt.float32, (2, 3, 4)))
+        builder = GraphBuilder()
+        with handled_by(builder):
+            out = builder.node_of(fn(wrap(parameter)))
+        graph = FuncGraph("main", [parameter], out)
+        return [n.callee.name for n in graph.nodes() if isinstance(n, CNode)]
+
+    assert nodes(lambda x: x[:, 1:]) == ["StridedSlice"]
+    assert nodes(lambda x: x[0]) == ["StridedSlice", "Reshape"]
+    assert nodes(lambda x: x[None]) == ["Reshape"]
+    assert nodes(lambda x: x[[1, 0]]) == ["GatherIndex"]
+    assert nodes(lambda x: written(slice(1, None))(x, 0)) == ["BroadcastTo", "SetSlice"]
+    assert nodes(lambda x: written([0])(x, 0)) == ["BroadcastTo", "SetIndex"]
