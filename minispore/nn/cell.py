@@ -64,23 +64,19 @@ class Cell:
         auto_prefix: whether Parameters of children are named after the path to them.
     """
 
-    training: bool
-    phase: str
-    requires_grad: bool
     bprop: ClassVar[Callable[..., tuple] | None] = None
 
     def __init__(self, auto_prefix: bool = True):
-        state = self.__dict__
-        state["_cells"] = {}
-        state["_params"] = {}
-        state["_auto_prefix"] = auto_prefix
-        state["_prefix"] = ""  # what the names of this cell's parameters begin with
-        state["_pre_hooks"] = {}
-        state["_hooks"] = {}
-        state["_inputs"] = None
-        state["training"] = False
-        state["phase"] = "train"
-        state["requires_grad"] = False
+        self._cells: dict[str, Cell] = {}
+        self._params: dict[str, Parameter] = {}
+        self._auto_prefix = auto_prefix
+        self._prefix = ""  # what the names of this cell's parameters begin with
+        self._pre_hooks: dict[HookHandle, Callable] = {}
+        self._hooks: dict[HookHandle, Callable] = {}
+        self._inputs: tuple | None = None
+        self.training = False
+        self.phase = "train"
+        self.requires_grad = False
 
     # ------------------------------------------------------------------------------- running
 
@@ -112,7 +108,7 @@ class Cell:
 
     def set_inputs(self, *inputs: Any) -> None:
         """Remember what the inputs look like, for ``compile`` and dynamic shapes."""
-        self.__dict__["_inputs"] = inputs or None
+        self._inputs = inputs or None
 
     def get_inputs(self) -> tuple | None:
         """What ``set_inputs`` was given, or None."""
@@ -303,7 +299,7 @@ class Cell:
         for path, param in self.parameters_and_names(expand=recurse):
             param.name = prefix + path
         for path, cell in self.cells_and_names() if recurse else [("", self)]:
-            cell.__dict__["_prefix"] = f"{prefix}{path}." if path else prefix
+            cell._prefix = f"{prefix}{path}." if path else prefix
 
     def init_parameters_data(self) -> dict[Parameter, Parameter]:
         """Nothing is left to do: Parameters have values from birth (MindSpore: lazily)."""

@@ -216,7 +216,7 @@ class CellDict(Cell):
         """Add or replace cells from a mapping, or from (key, Cell) pairs."""
         if not isinstance(cells, Iterable):
             raise TypeError(f"update takes a mapping or pairs, not {type(cells).__name__}")
-        pairs = cells.items() if isinstance(cells, (Mapping, CellDict)) else cells
+        pairs: Any = cells.items() if isinstance(cells, (Mapping, CellDict)) else cells
         for key, cell in pairs:
             self[key] = cell
 

@@ -13,12 +13,26 @@ from minispore.parameter import Parameter
 from minispore.tensor import Tensor
 
 
-def moments(g: Any, m: Any, v: Any, beta1: float, beta2: float) -> Any:
-    """The moving averages of a gradient and of its square, after one more step."""
-    return beta1 * m + (1.0 - beta1) * g, beta2 * v + (1.0 - beta2) * g * g
+class _AdamBase(Optimizer):
+    """The arguments and moving averages that Adam and AdamWeightDecay share."""
+
+    def _set_betas(self, beta1: float, beta2: float, eps: float) -> None:
+        for name, beta in (("beta1", beta1), ("beta2", beta2)):
+            if not 0.0 < number(name, beta) < 1.0:
+                raise ValueError(f"{name} must be between 0 and 1, not {beta}")
+        if number("eps", eps) == 0.0:
+            raise ValueError("eps must be positive, not 0")
+        self.beta1, self.beta2, self.eps = float(beta1), float(beta2), float(eps)
+        # As Float32, so that 1 - beta2 below is what Float32 makes of 1 - beta2**t at t = 1.
+        self._beta1, self._beta2 = float(np.float32(beta1)), float(np.float32(beta2))
+
+    def averages(self, g: Any, m: Any, v: Any) -> Any:
+        """The moving averages of a gradient and of its square, one step on."""
+        new_m = self._beta1 * m + (1.0 - self._beta1) * g
+        return new_m, self._beta2 * v + (1.0 - self._beta2) * g * g
 
 
-class Adam(Optimizer):
+class Adam(_AdamBase):
     """Adam: steps of a size that the gradients' own moving averages set.
 
         m = beta1 * m + (1 - beta1) * g
@@ -56,7 +70,7 @@ class Adam(Optimizer):
         use_amsgrad: bool = False,
     ):
         super().__init__(learning_rate, params, weight_decay, loss_scale)
-        self.beta1, self.beta2, self.eps = _checked_betas(beta1, beta2, eps)
+        self._set_betas(beta1, beta2, eps)
         for name, flag in (("use_nesterov", use_nesterov), ("use_amsgrad", use_amsgrad)):
             if not isinstance(flag, bool):
                 raise TypeError(f"{name} must be a bool, not {type(flag).__name__}")
@@ -66,22 +80,22 @@ class Adam(Optimizer):
         self.beta2_power = Parameter(Tensor(np.ones(()), float32), name="beta2_power")
         self.moment1 = self.parameters.clone(prefix="moment1", init="zeros")
         self.moment2 = self.parameters.clone(prefix="moment2", init="zeros")
-        self.vhat = self.parameters.clone(prefix="vhat", init="zeros") if use_amsgrad else None
+        self.vhat = self.parameters.clone(prefix="vhat", init="zeros") if use_amsgrad else ()
 
     def construct(self, gradients: Any) -> Any:
         gradients, rates = self.begin(gradients)
-        power1 = self.beta1_power * self.beta1
-        power2 = self.beta2_power * self.beta2
+        power1 = self.beta1_power * self._beta1
+        power2 = self.beta2_power * self._beta2
         ops.assign(self.beta1_power, power1)
         ops.assign(self.beta2_power, power2)
         correction = ops.sqrt(1.0 - power2) / (1.0 - power1)
         for i in range(len(self.parameters)):
             p, g = self.parameters[i], gradients[i]
-            m, v = moments(g, self.moment1[i], self.moment2[i], self.beta1, self.beta2)
+            m, v = self.averages(g, self.moment1[i], self.moment2[i])
             write(self.moment1[i], m)
             write(self.moment2[i], v)
             if self.use_nesterov:
-                m = self.beta1 * m + (1.0 - self.beta1) * g
+                m = self._beta1 * m + (1.0 - self._beta1) * g
             if self.use_amsgrad:
                 v = ops.maximum(self.vhat[i], v)
                 write(self.vhat[i], v)
@@ -89,7 +103,7 @@ class Adam(Optimizer):
         return self._done
 
 
-class AdamWeightDecay(Optimizer):
+class AdamWeightDecay(_AdamBase):
     """Adam with weight decay apart from the gradient, and without correction of the first steps.
 
         m = beta1 * m + (1 - beta1) * g
@@ -118,7 +132,7 @@ class AdamWeightDecay(Optimizer):
         weight_decay: float = 0.0,
     ):
         super().__init__(learning_rate, params, weight_decay)
-        self.beta1, self.beta2, self.eps = _checked_betas(beta1, beta2, eps)
+        self._set_betas(beta1, beta2, eps)
         self.moments1 = self.parameters.clone(prefix="adam_m", init="zeros")
         self.moments2 = self.parameters.clone(prefix="adam_v", init="zeros")
 
@@ -126,7 +140,7 @@ class AdamWeightDecay(Optimizer):
         gradients, rates = self.begin(gradients, decay=False)
         for i in range(len(self.parameters)):
             p = self.parameters[i]
-            m, v = moments(gradients[i], self.moments1[i], self.moments2[i], self.beta1, self.beta2)
+            m, v = self.averages(gradients[i], self.moments1[i], self.moments2[i])
             write(self.moments1[i], m)
             write(self.moments2[i], v)
             change = m / (ops.sqrt(v) + self.eps)
@@ -134,12 +148,3 @@ class AdamWeightDecay(Optimizer):
                 change = change + self._decays[i] * p
             write(p, p - rates[i] * change)
         return self._done
-
-
-def _checked_betas(beta1: Any, beta2: Any, eps: Any) -> tuple[float, float, float]:
-    for name, beta in (("beta1", beta1), ("beta2", beta2)):
-        if not 0.0 < number(name, beta) < 1.0:
-            raise ValueError(f"{name} must be between 0 and 1, not {beta}")
-    if number("eps", eps) == 0.0:
-        raise ValueError("eps must be positive, not 0")
-    return float(beta1), float(beta2), float(eps)
