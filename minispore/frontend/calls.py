@@ -1,0 +1,472 @@
+"""Calls: of user functions and Cells (a sub-graph each), of ops and builtins, of grad.
+
+Functions with Python source are evaluated; ops functions and Tensor methods run natively, since
+all they do is call ``apply``; builtins go by a table (builtins.py); anything else runs on constants
+alone, and only if it is known to have no hidden state.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from minispore.frontend import control, fence
+from minispore.frontend.builtins import BUILTINS, call_container_method
+from minispore.frontend.capture import is_trusted
+from minispore.frontend.control import RAISE, RETURN, Exit, Raised, Unreachable, is_symbolic
+from minispore.frontend.errors import UnsupportedError
+from minispore.frontend.heap import CallNode, Choice, CustomGradient, Env, Region
+from minispore.frontend.source import Code, code_of
+from minispore.ir.node import Location, Node, Origin, ParameterNode
+from minispore.primitive import Primitive
+from minispore.symbolic import NeedConstant, Scalar, wrap
+from minispore.tensor import Tensor
+
+if TYPE_CHECKING:
+    from minispore.frontend.evaluate import Evaluator
+
+# Modules of this package whose functions are evaluated from source, like a user's.
+_EVALUATED = ("minispore.nn", "minispore.train")
+# Modules whose functions may run while compiling, on constants: they have no hidden state.
+_PURE = ("math", "operator", "numpy", "functools", "itertools", "collections", "typing", "copy",
+         "_operator", "ml_dtypes", "builtins", "_functools", "fractions", "decimal", "string")  # fmt: skip
+
+# Handlers for callables of upper rooms, by class: (evaluator, callable, args, kwargs) -> result.
+SPECIAL: list[tuple[type, Callable]] = []
+
+
+def call(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """The result of ``function(*args, **kwargs)``."""
+    from minispore.frontend.evaluate import Closure
+
+    function = control.resolve(ev, function)
+    if isinstance(function, Choice):
+        options = [lambda o=o: call(ev, o, args, kwargs) for o in function.options]
+        return control.choose(ev, function.condition, options)
+    for kind, handler in SPECIAL:
+        if isinstance(function, kind):
+            return handler(ev, function, args, kwargs)
+    if isinstance(function, Closure):
+        return call_python(ev, function, args, kwargs)
+    if isinstance(function, functools.partial):
+        merged = {**function.keywords, **kwargs}
+        return call(ev, function.func, [*function.args, *args], merged)
+    if isinstance(function, types.MethodType):
+        return call(ev, function.__func__, [function.__self__, *args], kwargs)
+    if isinstance(function, types.FunctionType):
+        return _call_function(ev, function, args, kwargs)
+    if isinstance(function, Primitive):
+        return native(ev, function, args, kwargs)
+    if isinstance(function, type):
+        return instantiate(ev, function, args, kwargs)
+    handler = BUILTINS.get(function) if _is_hashable(function) else None
+    if handler is not None:
+        return handler(ev, args, kwargs)
+    if isinstance(function, (types.BuiltinMethodType, types.MethodWrapperType)):
+        return call_container_method(ev, function, args, kwargs)
+    if hasattr(type(function), "construct"):
+        return call_cell(ev, function, args, kwargs)
+    method = getattr(type(function), "__call__", None)
+    if isinstance(method, types.FunctionType) and not is_trusted(type(function).__module__):
+        return call(ev, method, [function, *args], kwargs)
+    return native(ev, function, args, kwargs)
+
+
+def _is_hashable(function: Any) -> bool:
+    return getattr(type(function), "__hash__", None) is not None
+
+
+def _call_function(
+    ev: Evaluator, function: types.FunctionType, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    module = function.__module__ or ""
+    if function in BUILTINS:
+        return BUILTINS[function](ev, args, kwargs)
+    if is_trusted(module) and not module.startswith(_EVALUATED):
+        return native(ev, function, args, kwargs)
+    if module.split(".")[0] in _PURE:
+        return native(ev, function, args, kwargs)
+    if getattr(function, "__wrapped_native__", False):
+        return native(ev, function, args, kwargs)
+    if args and hasattr(type(args[0]), "construct") and _reads_parameters(function):
+        return _read_parameters(ev, function, args, kwargs)
+    return call_python(ev, function, args, kwargs)
+
+
+def native(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Run a function as it is: an op on nodes, or a pure function on constants."""
+    for value in [*args, *kwargs.values()]:
+        control.refuse_choice(value, "an argument")
+    module = getattr(function, "__module__", None) or type(function).__module__
+    if not is_trusted(module):
+        name = getattr(function, "__qualname__", repr(function))
+        if module.split(".")[0] not in _PURE or module.startswith("numpy.random"):
+            raise UnsupportedError(
+                f"'{module}.{name}' has no Python source and may have hidden state, so it cannot be "
+                "part of a compiled graph: call it outside and pass its result in"
+            )
+        if any(is_symbolic(v) for v in [*args, *kwargs.values()]):
+            raise UnsupportedError(
+                f"'{module}.{name}' needs values that are known only at run time: use the function "
+                "of minispore.ops in its place"
+            )
+    out = function(*args, **kwargs)
+    return ev.born(out) if isinstance(out, (list, dict, set)) else out
+
+
+# ------------------------------------------------------------------------------- Python functions
+
+
+def call_python(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Evaluate a function in a region of its own: it becomes a graph, and a call of it."""
+    code, owner, parent = _parts(function)
+    region, value = run_region(
+        ev, "function", code.name, lambda: activate(ev, function, code, owner, parent, args, kwargs)
+    )
+    return value
+
+
+def run_region(ev: Evaluator, kind: str, name: str, run: Callable[[], Any]) -> tuple[Region, Any]:
+    """Run something in a new region whose writes are kept; it becomes a called graph.
+
+    The outermost function is the graph itself.
+    """
+    if not ev.frames and ev.region is ev.root:
+        return ev.region, run()
+    region = Region(ev.region, kind, name, ev.origin)
+    region.owner = CallNode(region, ev.origin)
+    ev.region = region
+    try:
+        value = run()
+    finally:
+        ev.region = region.parent  # type: ignore[assignment]
+        region.hand_up()
+    return region, value
+
+
+def _parts(function: Any) -> tuple[Code, types.FunctionType, Env | None]:
+    if isinstance(function, types.FunctionType):
+        code = code_of(function)
+        fence.check(code)
+        return code, function, None
+    return function.code, function.owner, function.env
+
+
+def activate(
+    ev: Evaluator, function: Any, code: Code, owner: types.FunctionType, parent: Env | None,
+    args: list[Any], kwargs: dict[str, Any],
+) -> Any:  # fmt: skip
+    """Run a function's body in a new frame; returns its value."""
+    from minispore.frontend.evaluate import Frame
+
+    if len(ev.frames) >= ev.max_depth:
+        raise RecursionError(
+            f"{code.name} is called {ev.max_depth} deep while compiling: a recursion must be "
+            "ended by a constant (set_context(max_call_depth=...) allows more)"
+        )
+    env = ev.born(Env(parent))
+    env.slots.update(bind(ev, function, code, args, kwargs))
+    for name, value in env.slots.items():
+        if isinstance(value, Tensor) and value._node is not None:
+            ev.region.hints.setdefault(id(value._node), name)
+        elif isinstance(value, Scalar):
+            ev.region.hints.setdefault(id(value.node), name)
+    origin = ev.origin
+    ev.frames.append(Frame(code, env, owner, fence.location(code.node, code)))
+    try:
+        value = _body(ev, code)
+    except (NeedConstant, control.Peel, Unreachable):
+        raise
+    except Exception as error:
+        ev.failed(error)
+        raise
+    finally:
+        ev.frames.pop()
+        ev.origin = origin
+    return value
+
+
+def _body(ev: Evaluator, code: Code) -> Any:
+    if isinstance(code.node, ast.Lambda):
+        return ev.expression(code.node.body)
+    exit = ev.block(code.node.body)
+    if exit.may == {RAISE}:
+        raise Unreachable
+    if RETURN not in exit.may:
+        return None
+    value = exit.value
+    if exit.may != {RETURN}:
+        returned = control.is_code(ev, exit.code, RETURN)
+        value = control.choose(ev, returned, [lambda: exit.value, lambda: None])
+    return ev.readable(value, f"the result of {code.name}")
+
+
+def bind(
+    ev: Evaluator, function: Any, code: Code, args: list[Any], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """Parameter names to values, by Python's rules."""
+    a = code.node.args
+    positional = [p.arg for p in [*a.posonlyargs, *a.args]]
+    keyword_only = [p.arg for p in a.kwonlyargs]
+    slots = dict(zip(positional, args, strict=False))
+    extra = args[len(positional) :]
+    if extra and a.vararg is None:
+        raise TypeError(
+            f"{code.name}() takes {len(positional)} positional arguments but {len(args)} were given"
+        )
+    if a.vararg is not None:
+        slots[a.vararg.arg] = tuple(extra)
+    rest: dict[str, Any] = {}
+    by_position_only = {p.arg for p in a.posonlyargs}
+    for name, value in kwargs.items():
+        if name in slots and name not in by_position_only:
+            raise TypeError(f"{code.name}() got multiple values for argument '{name}'")
+        if name in keyword_only or (name in positional and name not in by_position_only):
+            slots[name] = value
+        elif a.kwarg is not None:
+            rest[name] = value
+        else:
+            raise TypeError(f"{code.name}() got an unexpected keyword argument '{name}'")
+    if a.kwarg is not None:
+        slots[a.kwarg.arg] = ev.born(rest)
+    for name, value in _defaults(ev, function, positional).items():
+        slots.setdefault(name, value)
+    missing = [n for n in [*positional, *keyword_only] if n not in slots]
+    if missing:
+        names = ", ".join(f"'{n}'" for n in missing)
+        raise TypeError(f"{code.name}() is missing required argument(s): {names}")
+    return slots
+
+
+def _defaults(ev: Evaluator, function: Any, positional: list[str]) -> dict[str, Any]:
+    if not isinstance(function, types.FunctionType):
+        names = positional[len(positional) - len(function.defaults) :]
+        return dict(zip(names, function.defaults, strict=True)) | function.kw_defaults
+    defaults = function.__defaults__ or ()
+    names = positional[len(positional) - len(defaults) :]
+    found = dict(zip(names, defaults, strict=True)) | (function.__kwdefaults__ or {})
+    if is_trusted(function.__module__):
+        return found
+    code = ev.outside.constant(function)
+    seen = {}
+    for i, name in enumerate(names):
+        path = f"{code}.__defaults__[{i}]"
+        seen[name] = ev.homed(ev.outside.capture(found[name], path, False, name))
+    for name in function.__kwdefaults__ or {}:
+        path = f"{code}.__kwdefaults__[{name!r}]"
+        seen[name] = ev.homed(ev.outside.capture(found[name], path, False, name))
+    return seen
+
+
+# ------------------------------------------------------------------------------- classes
+
+
+def instantiate(ev: Evaluator, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """An instance of a class: a Tensor, an exception, a Cell, or a user's object."""
+    if cls in BUILTINS:
+        return BUILTINS[cls](ev, args, kwargs)
+    if issubclass(cls, BaseException):
+        return Raised(cls, tuple(args))
+    if issubclass(cls, Tensor) or issubclass(cls, Primitive):
+        return native(ev, cls, args, kwargs)
+    if hasattr(cls, "construct"):
+        return _build_cell(ev, cls, args, kwargs)
+    if is_trusted(cls.__module__) or cls.__module__.split(".")[0] in _PURE:
+        return native(ev, cls, args, kwargs)
+    if issubclass(cls, tuple) or dataclasses.is_dataclass(cls):
+        return ev.born(cls(*args, **kwargs))
+    if cls.__new__ is not object.__new__:
+        raise UnsupportedError(f"objects of class '{cls.__name__}' cannot be made in a graph")
+    obj = ev.born(object.__new__(cls))
+    if isinstance(cls.__init__, types.FunctionType):
+        call(ev, cls.__init__, [obj, *args], kwargs)
+    elif args or kwargs:
+        raise TypeError(f"{cls.__name__}() takes no arguments")
+    return obj
+
+
+def _build_cell(ev: Evaluator, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """A Cell made inside the compiled function: each call makes it anew, before the graph runs."""
+    if any(r.kind in ("arm", "loop") for r in ev.region.ancestors()):
+        raise UnsupportedError(
+            f"a {cls.__name__} cannot be made where a Tensor decides whether or how often: "
+            "make it before"
+        )
+    if any(is_symbolic(v) for v in [*args, *kwargs.values()]):
+        raise UnsupportedError(
+            f"{cls.__name__}(...) in a compiled function takes constants: its parameters are made "
+            "before the graph runs"
+        )
+    return ev.outside.build(cls, tuple(args), dict(kwargs), cls.__name__)
+
+
+_PARAMETER_READERS = frozenset(
+    {"get_parameters", "trainable_params", "untrainable_params", "parameters_dict",
+     "parameters_and_names", "cells", "name_cells", "cells_and_names"}
+)  # fmt: skip
+
+
+def _reads_parameters(function: types.FunctionType) -> bool:
+    return is_trusted(function.__module__) and function.__name__ in _PARAMETER_READERS
+
+
+def _read_parameters(
+    ev: Evaluator, function: types.FunctionType, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    """``cell.trainable_params()`` and the like: read again at each call, like an attribute."""
+    code, fresh, text = ev.outside.source(args[0])
+    values = list(function(*args, **kwargs))
+    rest = ", ".join([repr(v) for v in args[1:]] + [f"{k}={v!r}" for k, v in kwargs.items()])
+    path = f"list({code}.{function.__name__}({rest}))"
+    return ev.homed(ev.outside.capture(values, path, fresh, f"{text}.{function.__name__}()"))
+
+
+# ------------------------------------------------------------------------------- Cells
+
+
+def call_cell(ev: Evaluator, cell: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """A call of a Cell: hooks, then construct (or construct with the Cell's own gradient)."""
+    code, fresh, text = ev.outside.source(cell)
+    pre = _hooks(ev, cell, "_pre_hooks")
+    post = _hooks(ev, cell, "_hooks")
+    phase = ev.phase
+    ev.scopes.append(_scope_name(ev, cell))
+    ev.cells.append(cell)
+    ev.phase = getattr(type(cell), "_phase", phase)
+    try:
+        for hook in pre:
+            changed = call(ev, hook, [cell, tuple(args)], {})
+            if changed is not None:
+                args = list(changed) if isinstance(changed, tuple) else [changed]
+        if getattr(type(cell), "bprop", None) is not None:
+            out = _call_with_bprop(ev, cell, args, kwargs)
+        else:
+            out = _construct(ev, cell, args, kwargs)
+        for hook in post:
+            changed = call(ev, hook, [cell, tuple(args), out], {})
+            out = out if changed is None else changed
+    finally:
+        ev.scopes.pop()
+        ev.cells.pop()
+        ev.phase = phase
+    return out
+
+
+def _hooks(ev: Evaluator, cell: Any, name: str) -> list[Any]:
+    hooks = getattr(cell, name, None)
+    if not hooks:
+        code, fresh, text = ev.outside.source(cell)
+        if hooks is not None and not fresh:
+            ev.outside.require(f"not {code}.{name}", f"hooks of {text}")
+        return []
+    return list(ev.homed(ev.outside.attribute(cell, name, hooks)).values())
+
+
+def _construct(ev: Evaluator, cell: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    method = ev.get_attribute(cell, "construct")
+    if not isinstance(method, types.MethodType):
+        return call(ev, method, args, kwargs)
+    function = method.__func__
+    code, owner, parent = _parts(function)
+    _, value = run_region(
+        ev, "cell", type(cell).__name__,
+        lambda: activate(ev, function, code, owner, parent, [cell, *args], kwargs),
+    )  # fmt: skip
+    return value
+
+
+def _scope_name(ev: Evaluator, cell: Any) -> str:
+    """The name of a Cell in scopes: its attribute in the Cell around it, else its class."""
+    if ev.cells:
+        for name, child in getattr(ev.cells[-1], "_cells", {}).items():
+            if child is cell:
+                return name
+    return type(cell).__name__
+
+
+def _call_with_bprop(ev: Evaluator, cell: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """A Cell with its own gradient: arguments, results and the graph of bprop are explicit."""
+    function = ev.get_attribute(cell, "construct").__func__
+    code, owner, parent = _parts(function)
+    inputs = list(bind(ev, function, code, [cell, *args], kwargs).values())[1:]
+    nodes: list[Node] = [v._node for v in inputs if isinstance(v, Tensor)]  # type: ignore[misc]
+    region = Region(ev.region, "cell", type(cell).__name__, ev.origin)
+    owner_node = CallNode(region, ev.origin)
+    region.owner = owner_node
+    ev.region = region
+    try:
+        inner = explicit(ev, region, inputs, "x")
+        value = activate(ev, function, code, owner, parent, [cell, *inner], {})
+    finally:
+        ev.region = region.parent  # type: ignore[assignment]
+        region.hand_up()
+    results = result_nodes(ev, value)
+    owner_node.custom = CustomGradient(nodes, results)
+    _build_bprop(ev, cell, owner_node, inputs, value)
+    return value
+
+
+def explicit(ev: Evaluator, region: Region, values: list[Any], name: str) -> list[Any]:
+    """The values with each Tensor replaced by an explicit parameter of the region."""
+    out = []
+    for value in values:
+        if isinstance(value, Tensor):
+            param = ParameterNode(name, value._abstract, ev.origin)
+            region.params.append(param)
+            ev.home[id(param)] = region
+            value = ev.born(wrap(param))
+        out.append(value)
+    return out
+
+
+def result_nodes(ev: Evaluator, value: Any) -> list[Node]:
+    """The nodes of a result: one Tensor, or a (nested) tuple or list of them."""
+    from minispore.tree import flatten
+
+    leaves, _ = flatten(value, lambda v: isinstance(v, (Tensor, Scalar)))
+    return [ev.node_of(v) for v in leaves]
+
+
+def _build_bprop(
+    ev: Evaluator, cell: Any, owner: CallNode, inputs: list[Any], value: Any
+) -> None:
+    from minispore.autodiff.tape import checked
+    from minispore.tree import flatten, unflatten
+
+    custom = owner.custom
+    assert custom is not None
+    region = Region(owner.parent, "cell", f"{type(cell).__name__}_bprop", ev.origin, owner)
+    custom.region = region
+    ev.region = region
+    phase, ev.phase = ev.phase, "backward"
+    try:
+        args = explicit(ev, region, inputs, "x")
+        leaves, structure = flatten(value, lambda v: isinstance(v, Tensor))
+        outs = explicit(ev, region, leaves, "out")
+        n_float = [o for o in outs if o.dtype.is_float]
+        douts = iter(explicit(ev, region, n_float, "dout"))
+        from minispore import ops
+
+        all_douts = [next(douts) if o.dtype.is_float else ops.zeros_like(o) for o in outs]
+        custom.params = list(region.params)
+        bprop = ev.get_attribute(cell, "bprop")
+        got = call(
+            ev, bprop, [*args, unflatten(structure, outs), unflatten(structure, all_douts)], {}
+        )
+        cotangents = checked(f"{type(cell).__name__}.bprop", got, tuple(args))
+        for x, c in zip(args, cotangents, strict=True):
+            if isinstance(x, Tensor) and x.dtype.is_float:
+                custom.cotangents.append(ev.node_of(ops.zeros_like(x) if c is None else c))
+        if region.changes(ev.births):
+            raise UnsupportedError(f"{type(cell).__name__}.bprop must not write or print anything")
+    finally:
+        ev.phase = phase
+        ev.region = owner.parent
+        region.roll_back(ev.births)
+
+
+__all__ = ["Exit", "Location", "Origin", "call", "call_python", "native", "run_region"]

@@ -1,0 +1,733 @@
+"""The front end: an interpreter of Python's AST whose Tensors are graph nodes.
+
+Python values are real Python values, so aliasing, mutation, integers of any size, late capture and
+the builtins are right by construction.  What is constant is computed; what tensors decide becomes a
+Switch or a While (control.py); a called function becomes a sub-graph (calls.py); what comes from
+outside becomes an input or a guarded constant (capture.py).  At the end the regions are lowered to
+closed graphs (lower.py).
+
+    Evaluator.statement_If, expression_BinOp ...    one handler per AST class, found by name
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import operator
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from minispore.abstract import AbstractTensor
+from minispore.frontend import control
+from minispore.frontend.capture import Outside
+from minispore.frontend.control import BREAK, CONTINUE, GO_ON, Exit
+from minispore.frontend.errors import UnsupportedError, locate
+from minispore.frontend.fence import location
+from minispore.frontend.heap import UNSET, Choice, Conflict, Env, OutNode, Region, Unset, World
+from minispore.frontend.source import Code, analyse
+from minispore.ir.node import NOWHERE, CNode, Location, Node, Origin, ValueNode
+from minispore.primitive import Primitive
+from minispore.symbolic import GraphBuilder, NeedConstant, Scalar
+from minispore.tensor import Tensor
+from minispore.tree import Formatted, Text
+
+BINARY: dict[type[ast.AST], Callable] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
+    ast.MatMult: operator.matmul, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
+}  # fmt: skip
+INPLACE: dict[type[ast.AST], Callable] = {
+    ast.Add: operator.iadd, ast.Sub: operator.isub, ast.Mult: operator.imul,
+    ast.Div: operator.itruediv, ast.FloorDiv: operator.ifloordiv, ast.Mod: operator.imod,
+    ast.Pow: operator.ipow, ast.MatMult: operator.imatmul, ast.BitAnd: operator.iand,
+    ast.BitOr: operator.ior, ast.BitXor: operator.ixor, ast.LShift: operator.ilshift,
+    ast.RShift: operator.irshift,
+}  # fmt: skip
+COMPARE: dict[type[ast.AST], Callable] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
+UNARY: dict[type[ast.AST], Callable] = {
+    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert,
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Frame:
+    """One activation of a user's function; `owner` is the real function whose globals it sees."""
+
+    code: Code
+    env: Env
+    owner: types.FunctionType
+    where: Location
+
+
+class Closure:
+    """A function made while evaluating: its AST and the environment where it was made."""
+
+    def __init__(
+        self, evaluator: Evaluator, code: Code, env: Env, owner: types.FunctionType,
+        defaults: list[Any], kw_defaults: dict[str, Any],
+    ):  # fmt: skip
+        self.evaluator, self.code, self.env, self.owner = evaluator, code, env, owner
+        self.defaults, self.kw_defaults = defaults, kw_defaults
+        self.__name__ = code.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.evaluator.call(self, list(args), kwargs)
+
+
+class Evaluator(GraphBuilder):
+    """Evaluates one call of a user's function into a graph.
+
+    As a handler it turns each primitive into a node of the current `region`.
+    """
+
+    def __init__(self, name: str, max_depth: int = 1000):
+        super().__init__(NOWHERE)
+        self.home: dict[int, Region] = {}
+        self.region = Region(None, "function", name, NOWHERE)
+        self.root = self.region
+        self.world = World(self.token)
+        self.outside = Outside()
+        self.facts: list[tuple[Node, int]] = []  # (condition, the arm we are in)
+        self.frames: list[Frame] = []
+        self.scopes: list[str] = []
+        self.cells: list[Any] = []  # the Cells whose construct is being evaluated, outermost first
+        self.phase = "forward"
+        self.births: dict[int, Region] = {}  # id of an object made here -> its region
+        self.aliased: dict[int, str] = {}  # id of a Tensor that may be one of two: why
+        self.overlays: dict[tuple[int, str], Any] = {}  # attributes of older objects written here
+        self.alive: list[Any] = []  # keeps ids valid
+        self.max_depth = max_depth
+
+    # ---------------------------------------------------------------------- being a handler
+
+    def bind(self, prim: Primitive, args: tuple) -> Any:
+        if prim.effect:
+            self.token = self.world.slots["token"]
+        out = super().bind(prim, args)
+        if prim.effect:
+            self.region.touch(self.world)
+            self.world.slots["token"] = self.token
+        for item in out if isinstance(out, tuple) else (out,):
+            if isinstance(item, Tensor):
+                self.born(item)
+        return out
+
+    def emit(self, node: CNode) -> CNode:
+        self.home[id(node)] = self.region
+        self.alive.append(node)
+        return node
+
+    def born(self, obj: Any) -> Any:
+        """Note in which region an object (Tensor, list, dict, Env ...) was made."""
+        self.births[id(obj)] = self.region
+        self.alive.append(obj)
+        return obj
+
+    def constant(self, value: Any, dtype: Any) -> Tensor:
+        return self.born(super().constant(value, dtype))
+
+    def captured(self, tensor: Tensor) -> Node:
+        code = self.outside.constant(tensor)
+        shadow = self.outside.capture(tensor, code, False, "a Tensor from outside")
+        assert shadow._node is not None
+        self.home.setdefault(id(shadow._node), self.root)
+        return shadow._node
+
+    def write(self, cell: Tensor, value: Tensor) -> None:
+        node = self.node_of(value)
+        if cell._node is None:
+            cell = self.outside.capture(cell, self.outside.constant(cell), False, "a Tensor")
+        if id(cell) in self.aliased:
+            raise TypeError(self.aliased[id(cell)])
+        self.region.touch(cell)
+        cell._node = node
+
+    def wrap_out(self, owner: Any, index: int, abstract: Any) -> Any:
+        """Output `index` of a region, as user code sees it."""
+        from minispore.symbolic import wrap
+
+        node = OutNode(owner, index, abstract, self.origin)
+        self.alive.append(node)
+        value = wrap(node)
+        return self.born(value) if isinstance(value, Tensor) else value
+
+    # ---------------------------------------------------------------------- where we are
+
+    @property
+    def frame(self) -> Frame:
+        return self.frames[-1]
+
+    def at(self, node: ast.AST) -> None:
+        """Say that what follows comes from this place in the user's source."""
+        where = location(node, self.frame.code)
+        self.frame.where = where
+        self.origin = Origin(where, "/".join(self.scopes), self.phase)
+
+    def failed(self, error: BaseException) -> None:
+        """Put the user's frames on an error that is passing by."""
+        locate(error, [f.where for f in self.frames])
+
+    # ---------------------------------------------------------------------- statements
+
+    def block(self, statements: list[ast.stmt]) -> Exit:
+        """Run statements in order, until one leaves the block."""
+        for i, statement in enumerate(statements):
+            rest = statements[i + 1 :]
+            if isinstance(statement, ast.If):
+                exit, done = self.statement_if(statement, rest)
+                if done:
+                    return exit
+            else:
+                try:
+                    exit = self.statement(statement)
+                except control.Unreachable:
+                    return Exit(control.RAISE)
+            if exit.may == {GO_ON}:
+                continue
+            if GO_ON not in exit.may:
+                return exit
+            return control.go_on_if(self, exit, lambda rest=rest: self.block(rest))
+        return Exit(GO_ON)
+
+    def statement(self, node: ast.stmt) -> Exit:
+        """Run one statement."""
+        handler = getattr(self, f"statement_{type(node).__name__}", None)
+        self.at(node)
+        if handler is None:
+            raise UnsupportedError(f"'{type(node).__name__}' cannot be part of a compiled graph")
+        return handler(node) or Exit(GO_ON)
+
+    def statement_if(self, node: ast.If, rest: list[ast.stmt]) -> tuple[Exit, bool]:
+        """An `if`: the exit, and whether it covers the rest of the block too."""
+        condition = self.truth_of(node.test)
+        if isinstance(condition, bool):
+            return self.block(node.body if condition else node.orelse), False
+        falls = [not control.always_leaves(arm) for arm in (node.body, node.orelse)]
+        if control.has_exit(node) and sum(falls) <= 1:
+            # The rest of the block belongs to the only arm that goes on.
+            arms = [
+                lambda: self.block(node.body + (rest if falls[0] else [])),
+                lambda: self.block(node.orelse + (rest if falls[1] else [])),
+            ]
+            return control.branch(self, condition, arms), True
+        arms = [lambda: self.block(node.body), lambda: self.block(node.orelse)]
+        return control.branch(self, condition, arms), False
+
+    def statement_Expr(self, node: ast.Expr) -> None:
+        self.expression(node.value)
+
+    def statement_Pass(self, node: ast.Pass) -> None:
+        pass
+
+    def statement_Return(self, node: ast.Return) -> Exit:
+        value = self.expression(node.value) if node.value else None
+        return Exit(control.RETURN, value)
+
+    def statement_Break(self, node: ast.Break) -> Exit:
+        return Exit(BREAK)
+
+    def statement_Continue(self, node: ast.Continue) -> Exit:
+        return Exit(CONTINUE)
+
+    def statement_Assign(self, node: ast.Assign) -> None:
+        value = self.expression(node.value)
+        for target in node.targets:
+            self.assign(target, value)
+
+    def statement_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.assign(node.target, self.expression(node.value))
+
+    def statement_AugAssign(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Name):
+            old = self.load_name(node.target.id)
+            store: Callable[[Any], None] = lambda v: self.assign(node.target, v)  # noqa: E731
+        elif isinstance(node.target, ast.Attribute):
+            obj = self.expression(node.target.value)
+            name = node.target.attr
+            old = self.get_attribute(obj, name)
+            store = lambda v: self.set_attribute(obj, name, v)  # noqa: E731
+        else:
+            assert isinstance(node.target, ast.Subscript)
+            container, index = self.expression(node.target.value), self.index(node.target.slice)
+            old = self.get_item(container, index)
+            store = lambda v: self.set_item(container, index, v)  # noqa: E731
+        right = self.expression(node.value)
+        self.at(node)
+        if isinstance(old, (list, dict, set)):
+            self.check_writable(old)
+            self.region.touch(old)
+        store(self.operate(INPLACE[type(node.op)], old, right))
+
+    def statement_FunctionDef(self, node: ast.FunctionDef) -> None:
+        value: Any = self.make_closure(node, node.name)
+        for decorator in reversed(node.decorator_list):
+            value = self.call(self.expression(decorator), [value], {})
+        self.store_name(node.name, value)
+
+    def statement_Global(self, node: ast.Global) -> None:
+        pass
+
+    def statement_Nonlocal(self, node: ast.Nonlocal) -> None:
+        pass
+
+    def statement_Delete(self, node: ast.Delete) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                self.load_name(target.id)
+                self.store_name(target.id, UNSET)
+            elif isinstance(target, ast.Subscript):
+                container, index = self.expression(target.value), self.index(target.slice)
+                self.check_writable(container)
+                self.region.touch(container)
+                del container[index]
+            else:
+                raise UnsupportedError("an attribute cannot be deleted in a compiled graph")
+
+    def statement_Assert(self, node: ast.Assert) -> Exit:
+        condition = self.truth_of(node.test)
+        if condition is True:
+            return Exit(GO_ON)
+        args = () if node.msg is None else (self.expression(node.msg),)
+        self.at(node)
+        return control.check(self, condition, AssertionError, args)
+
+    def statement_Raise(self, node: ast.Raise) -> Exit:
+        if node.exc is None:
+            raise UnsupportedError("'raise' without an exception needs 'except', which a graph lacks")
+        value = self.expression(node.exc)
+        self.at(node)
+        if isinstance(value, type) and issubclass(value, BaseException):
+            return control.check(self, False, value, ())
+        if isinstance(value, control.Raised):
+            return control.check(self, False, value.kind, value.args)
+        raise TypeError("exceptions must derive from BaseException")
+
+    def statement_While(self, node: ast.While) -> Exit:
+        return control.while_loop(self, node)
+
+    def statement_For(self, node: ast.For) -> Exit:
+        return control.for_loop(self, node, self.expression(node.iter))
+
+    # ---------------------------------------------------------------------- names
+
+    def load_name(self, name: str) -> Any:
+        """The value of a name: local, enclosing, global, builtin."""
+        frame = self.frame
+        if name not in frame.code.global_:
+            env: Env | None = frame.env
+            while env is not None:
+                if name in env.slots:
+                    return self.readable(env.slots[name], name)
+                env = env.parent
+        fn = frame.owner
+        if name in fn.__code__.co_freevars and name not in frame.code.global_:
+            index = fn.__code__.co_freevars.index(name)
+            cell = fn.__closure__[index]  # type: ignore[index]
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                raise NameError(f"free variable '{name}' has no value yet") from None
+            return self.homed(self.outside.closure(fn, index, name, value))
+        if name in fn.__globals__:
+            return self.homed(self.outside.global_name(fn, name))
+        if hasattr(builtins, name):
+            return getattr(builtins, name)
+        raise NameError(f"name '{name}' is not defined")
+
+    def homed(self, value: Any) -> Any:
+        """A value from outside; its Tensors' nodes are parameters of the root region."""
+        for param in self.outside.params[len(self.root.params) :]:
+            self.root.params.append(param)
+            self.home[id(param)] = self.root
+        return value
+
+    def readable(self, value: Any, name: str) -> Any:
+        """A slot's content, or the error that its emptiness or conflict means."""
+        if isinstance(value, Unset):
+            raise UnboundLocalError(
+                f"cannot access local variable '{name}': it has no value here, or in one arm of an "
+                "if, or if the loop does not run; give it a value before"
+            )
+        if isinstance(value, Conflict):
+            raise TypeError(f"'{name}' cannot be used: {value.why}")
+        return control.resolve(self, value)
+
+    def store_name(self, name: str, value: Any) -> None:
+        frame = self.frame
+        env: Env | None = frame.env
+        if name in frame.code.global_:
+            raise UnsupportedError(
+                f"the global '{name}' cannot be written in a compiled graph: return the value and "
+                "assign it outside"
+            )
+        if name in frame.code.nonlocal_:
+            env = frame.env.parent
+            while env is not None and name not in env.slots:
+                env = env.parent
+            if env is None:
+                raise UnsupportedError(
+                    f"'{name}' belongs to a function outside the graph: return the value instead"
+                )
+        assert env is not None
+        self.region.touch(env)
+        env.slots[name] = value
+
+    def assign(self, target: ast.expr, value: Any) -> None:
+        """Bind a target: a name, attribute, item, or a pattern of targets."""
+        if isinstance(target, ast.Name):
+            self.store_name(target.id, value)
+        elif isinstance(target, ast.Attribute):
+            obj = self.expression(target.value)
+            self.at(target)
+            self.set_attribute(obj, target.attr, value)
+        elif isinstance(target, ast.Subscript):
+            obj, index = self.expression(target.value), self.index(target.slice)
+            self.at(target)
+            self.set_item(obj, index, value)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            self.unpack(target, value)
+        else:
+            raise UnsupportedError(f"'{type(target).__name__}' cannot be assigned to")
+
+    def unpack(self, target: ast.Tuple | ast.List, value: Any) -> None:
+        self.at(target)
+        items = self.iterate(value)
+        n = len(target.elts)
+        star = [i for i, t in enumerate(target.elts) if isinstance(t, ast.Starred)]
+        if not star:
+            if len(items) < n:
+                raise ValueError(f"not enough values to unpack (expected {n}, got {len(items)})")
+            if len(items) > n:
+                raise ValueError(f"too many values to unpack (expected {n})")
+            for t, v in zip(target.elts, items, strict=True):
+                self.assign(t, v)
+            return
+        k = star[0]
+        if len(items) < n - 1:
+            raise ValueError(
+                f"not enough values to unpack (expected at least {n - 1}, got {len(items)})"
+            )
+        tail = len(items) - (n - 1 - k)
+        parts = [*items[:k], self.born(list(items[k:tail])), *items[tail:]]
+        for t, v in zip(target.elts, parts, strict=True):
+            self.assign(t.value if isinstance(t, ast.Starred) else t, v)
+
+    # ---------------------------------------------------------------------- expressions
+
+    def expression(self, node: ast.expr) -> Any:
+        """The value of an expression."""
+        handler = getattr(self, f"expression_{type(node).__name__}", None)
+        if handler is None:
+            self.at(node)
+            raise UnsupportedError(f"'{type(node).__name__}' cannot be part of a compiled graph")
+        return handler(node)
+
+    def expression_Constant(self, node: ast.Constant) -> Any:
+        if isinstance(node.value, complex):
+            self.at(node)
+            raise TypeError("complex numbers cannot be part of a compiled graph")
+        return node.value
+
+    def expression_Name(self, node: ast.Name) -> Any:
+        self.at(node)
+        return self.load_name(node.id)
+
+    def expression_Tuple(self, node: ast.Tuple) -> Any:
+        return tuple(self.items(node.elts))
+
+    def expression_List(self, node: ast.List) -> Any:
+        return self.born(self.items(node.elts))
+
+    def expression_Set(self, node: ast.Set) -> Any:
+        return self.born(set(self.items(node.elts)))
+
+    def items(self, nodes: list[ast.expr]) -> list[Any]:
+        """The values of a display's elements, starred ones spread."""
+        values: list[Any] = []
+        for n in nodes:
+            if isinstance(n, ast.Starred):
+                values.extend(self.iterate(self.expression(n.value)))
+            else:
+                values.append(self.expression(n))
+        return values
+
+    def expression_Dict(self, node: ast.Dict) -> Any:
+        out: dict[Any, Any] = {}
+        for k, v in zip(node.keys, node.values, strict=True):
+            if k is None:
+                out.update(self.expression(v))
+            else:
+                key = self.expression(k)
+                out[key] = self.expression(v)
+        return self.born(out)
+
+    def expression_BinOp(self, node: ast.BinOp) -> Any:
+        left, right = self.expression(node.left), self.expression(node.right)
+        self.at(node)
+        return self.operate(BINARY[type(node.op)], left, right)
+
+    def expression_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        if isinstance(node.op, ast.Not):
+            return control.negate(self, self.truth_of(node.operand))
+        value = self.expression(node.operand)
+        self.at(node)
+        return self.operate(UNARY[type(node.op)], value)
+
+    def operate(self, function: Callable, *operands: Any) -> Any:
+        """An operator on values; operators that user classes define are evaluated from source."""
+        for v in operands:
+            control.refuse_choice(v, "an operand")
+        method = _method_of_operator(function, operands)
+        if method is not None:
+            return self.call(method, list(operands[1:]), {})
+        out = function(*operands)
+        return self.born(out) if isinstance(out, (list, dict, set)) else out
+
+    def expression_Compare(self, node: ast.Compare) -> Any:
+        left = self.expression(node.left)
+        result: Any = True
+        for i, (op, right_node) in enumerate(zip(node.ops, node.comparators, strict=True)):
+            if i == 0:
+                right = self.expression(right_node)
+                result = self.compare(node, op, left, right)
+            else:
+                state = [right]
+
+                def later(op=op, right_node=right_node, state=state) -> Any:
+                    value = self.expression(right_node)
+                    last, state[0] = state[0], value
+                    return self.compare(node, op, last, value)
+
+                first = result
+                result = control.both(self, first, later)
+                right = state[0]
+            left = right
+        return result
+
+    def compare(self, node: ast.Compare, op: ast.cmpop, left: Any, right: Any) -> Any:
+        self.at(node)
+        if isinstance(op, (ast.Is, ast.IsNot)):
+            same = control.is_same(self, left, right)
+            return same if isinstance(op, ast.Is) else control.negate(self, same)
+        if isinstance(op, (ast.In, ast.NotIn)):
+            found = control.contains(self, right, left)
+            return found if isinstance(op, ast.In) else control.negate(self, found)
+        return self.operate(COMPARE[type(op)], left, right)
+
+    def expression_BoolOp(self, node: ast.BoolOp) -> Any:
+        return control.bool_op(self, isinstance(node.op, ast.And), node.values)
+
+    def expression_IfExp(self, node: ast.IfExp) -> Any:
+        condition = self.truth_of(node.test)
+        if isinstance(condition, bool):
+            return self.expression(node.body if condition else node.orelse)
+        self.at(node)
+        return control.select(
+            self, condition,
+            lambda: self.expression(node.body), lambda: self.expression(node.orelse),
+        )  # fmt: skip
+
+    def truth_of(self, node: ast.expr) -> bool | Node:
+        """The truth of an expression: a constant, or the node that will hold it."""
+        if isinstance(node, ast.BoolOp):
+            return control.truth_of_all(self, isinstance(node.op, ast.And), node.values)
+        value = self.expression(node)
+        self.at(node)
+        return control.truth(self, value)
+
+    def expression_NamedExpr(self, node: ast.NamedExpr) -> Any:
+        value = self.expression(node.value)
+        self.assign(node.target, value)
+        return value
+
+    def expression_Attribute(self, node: ast.Attribute) -> Any:
+        obj = self.expression(node.value)
+        self.at(node)
+        return self.get_attribute(obj, node.attr)
+
+    def expression_Subscript(self, node: ast.Subscript) -> Any:
+        obj, index = self.expression(node.value), self.index(node.slice)
+        self.at(node)
+        return self.get_item(obj, index)
+
+    def index(self, node: ast.expr) -> Any:
+        return self.expression(node)
+
+    def expression_Slice(self, node: ast.Slice) -> Any:
+        parts = [self.expression(p) if p else None for p in (node.lower, node.upper, node.step)]
+        return slice(*parts)
+
+    def expression_Starred(self, node: ast.Starred) -> Any:
+        self.at(node)
+        raise SyntaxError("a starred expression cannot stand here")
+
+    def expression_Lambda(self, node: ast.Lambda) -> Any:
+        return self.make_closure(node, "<lambda>")
+
+    def make_closure(self, node: ast.FunctionDef | ast.Lambda, name: str) -> Closure:
+        args = node.args
+        defaults = [self.expression(d) for d in args.defaults]
+        kw = {
+            a.arg: self.expression(d)
+            for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True)
+            if d is not None
+        }
+        code = analyse(node, self.frame.code.file, name)
+        return Closure(self, code, self.frame.env, self.frame.owner, defaults, kw)
+
+    def expression_Call(self, node: ast.Call) -> Any:
+        function = self.expression(node.func)
+        args = self.items(node.args)
+        kwargs: dict[str, Any] = {}
+        for keyword in node.keywords:
+            value = self.expression(keyword.value)
+            if keyword.arg is None:
+                kwargs.update(value)
+            else:
+                kwargs[keyword.arg] = value
+        self.at(node)
+        return self.call(function, args, kwargs)
+
+    def expression_JoinedStr(self, node: ast.JoinedStr) -> Any:
+        parts = [self.expression(v) for v in node.values]
+        if all(isinstance(p, str) for p in parts):
+            return "".join(parts)
+        return Text(tuple(parts))
+
+    def expression_FormattedValue(self, node: ast.FormattedValue) -> Any:
+        value = self.expression(node.value)
+        spec = self.expression(node.format_spec) if node.format_spec else ""
+        self.at(node)
+        convert = {115: str, 114: repr, 97: ascii}.get(node.conversion)
+        if control.is_symbolic(value):
+            return Text((Formatted(value, node.conversion, spec),))
+        return format(convert(value) if convert else value, spec)
+
+    def comprehension(self, node: Any, add: Callable[[], None]) -> None:
+        """Run the loops of a comprehension in a scope of its own."""
+        generators = node.generators
+        outer = self.frame
+
+        def loop(k: int) -> None:
+            if k == len(generators):
+                add()
+                return
+            g = generators[k]
+            for item in self.iterate(self.expression(g.iter)):
+                self.assign(g.target, item)
+                tests = [self.truth_of(test) for test in g.ifs]
+                if not all(isinstance(t, bool) for t in tests):
+                    raise NeedConstant("the length of a comprehension that a Tensor decides")
+                if all(tests):
+                    loop(k + 1)
+
+        targets = {n.id for g in generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+        walrus = {n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr)}
+        env = self.born(_ComprehensionEnv(outer.env, walrus))
+        code = replace(outer.code, local=frozenset(targets), nonlocal_=frozenset(walrus))
+        self.frames[-1] = Frame(code, env, outer.owner, outer.where)
+        try:
+            loop(0)
+        finally:
+            self.frames[-1] = outer
+
+    def expression_ListComp(self, node: ast.ListComp) -> Any:
+        out: list[Any] = []
+        self.comprehension(node, lambda: out.append(self.expression(node.elt)))
+        return self.born(out)
+
+    def expression_GeneratorExp(self, node: ast.GeneratorExp) -> Any:
+        return self.expression_ListComp(node)  # type: ignore[arg-type]  # the same fields
+
+    def expression_SetComp(self, node: ast.SetComp) -> Any:
+        out: set[Any] = set()
+        self.comprehension(node, lambda: out.add(self.expression(node.elt)))
+        return self.born(out)
+
+    def expression_DictComp(self, node: ast.DictComp) -> Any:
+        out: dict[Any, Any] = {}
+
+        def add() -> None:
+            key = self.expression(node.key)
+            out[key] = self.expression(node.value)
+
+        self.comprehension(node, add)
+        return self.born(out)
+
+    # ---------------------------------------------------------------------- objects
+
+    def get_attribute(self, obj: Any, name: str) -> Any:
+        from minispore.frontend import objects
+
+        return objects.get_attribute(self, obj, name)
+
+    def set_attribute(self, obj: Any, name: str, value: Any) -> None:
+        from minispore.frontend import objects
+
+        objects.set_attribute(self, obj, name, value)
+
+    def get_item(self, obj: Any, index: Any) -> Any:
+        from minispore.frontend import objects
+
+        return objects.get_item(self, obj, index)
+
+    def set_item(self, obj: Any, index: Any, value: Any) -> None:
+        from minispore.frontend import objects
+
+        objects.set_item(self, obj, index, value)
+
+    def check_writable(self, obj: Any) -> None:
+        """Refuse to change a container that is older than the call."""
+        if id(obj) in self.outside.old:
+            raise TypeError(
+                f"'{self.outside.old[id(obj)]}' is older than the compiled call, so the graph cannot "
+                "change it: copy it first, or return the new value"
+            )
+
+    def iterate(self, value: Any) -> list[Any]:
+        """The items of an iterable whose length is known."""
+        from minispore.frontend import objects
+
+        return objects.iterate(self, value)
+
+    def call(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The result of a call."""
+        from minispore.frontend import calls
+
+        return calls.call(self, function, args, kwargs)
+
+
+class _ComprehensionEnv(Env):
+    """The scope of a comprehension; a walrus target lies in the function around it."""
+
+    __slots__ = ()
+
+    def __init__(self, parent: Env, walrus: set[str]):
+        super().__init__(parent)
+        for name in walrus:
+            parent.slots.setdefault(name, UNSET)
+
+
+def _method_of_operator(function: Callable, operands: tuple) -> Any:
+    """The Python method by which a user's class defines an operator, bound; None if native."""
+    name = function.__name__.strip("_")
+    special = {"and_": "and", "or_": "or", "inv": "invert"}.get(name, name)
+    method = getattr(type(operands[0]), f"__{special}__", None)
+    if isinstance(method, types.FunctionType) and not isinstance(operands[0], (Tensor, Scalar)):
+        return types.MethodType(method, operands[0])
+    return None
+
+
+def abstract_of(value: Any) -> AbstractTensor:
+    """The dtype and shape of a Tensor inside a graph."""
+    return value._abstract
+
+
+__all__ = ["Choice", "Closure", "Evaluator", "Frame", "ValueNode"]

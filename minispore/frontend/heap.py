@@ -1,0 +1,251 @@
+"""The evaluator's heap: environments, regions and the journal.
+
+One mechanism, the Region, serves an arm of an `if`, the body of a loop, a called function, a
+function under grad, and the jitted function itself.  Every write to a name, list, dict, attribute
+or Tensor is journaled in the innermost region, so that a region can be rolled back, and what it
+changed can be compared with what another region changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from minispore.abstract import Abstract
+from minispore.ir.node import FuncGraph, Node, Origin, ParameterNode
+from minispore.tensor import Tensor
+
+
+class Unset:
+    """The content of a slot that has none: reading it is an UnboundLocalError."""
+
+    def __repr__(self) -> str:
+        return "<unset>"
+
+
+UNSET = Unset()
+
+
+class Conflict:
+    """Two arms left values that no graph can merge: reading it is a TypeError."""
+
+    def __init__(self, why: str):
+        self.why = why
+
+
+class Choice:
+    """A value that is one of several, picked at run time by `index` (an int or bool node).
+
+    Alternatives are functions, Cells, strings, None, or a Tensor beside None.  With a bool node,
+    `options` is (value if true, value if false).
+    """
+
+    def __init__(self, condition: Node, options: tuple[Any, ...]):
+        self.condition = condition
+        self.options = options
+
+
+class Env:
+    """The names of one activation of a function; `parent` is where its closure was made."""
+
+    __slots__ = ("slots", "parent")
+
+    def __init__(self, parent: Env | None = None):
+        self.slots: dict[str, Any] = {}
+        self.parent = parent
+
+
+class World:
+    """What belongs to no object: the effect token, attribute overlays, poisoned containers."""
+
+    __slots__ = ("slots",)
+
+    def __init__(self, token: Node):
+        self.slots: dict[Any, Any] = {"token": token}
+
+
+Heap = Any  # what slots can be read of: Env | World | list | dict | set | Tensor | an object with __dict__
+
+
+def read_slots(obj: Heap) -> dict[Any, Any]:
+    """A copy of what `obj` holds: slot -> value."""
+    if isinstance(obj, (Env, World)):
+        return dict(obj.slots)
+    if isinstance(obj, list):
+        return dict(enumerate(obj))
+    if isinstance(obj, dict):
+        return dict(obj)
+    if isinstance(obj, set):
+        return dict.fromkeys(obj)
+    if isinstance(obj, Tensor):
+        return {"value": obj._node}
+    return dict(vars(obj))
+
+
+def write_slots(obj: Heap, slots: dict[Any, Any]) -> None:
+    """Make `obj` hold exactly `slots`."""
+    if isinstance(obj, (Env, World)):
+        obj.slots = dict(slots)
+    elif isinstance(obj, list):
+        obj[:] = slots.values()
+    elif isinstance(obj, Tensor):
+        obj._node = slots["value"]
+    elif isinstance(obj, dict):
+        obj.clear()
+        obj.update(slots)
+    elif isinstance(obj, set):
+        obj.clear()
+        obj.update(slots)
+    else:
+        vars(obj).clear()
+        vars(obj).update(slots)
+
+
+class Region:
+    """A piece of program that becomes a graph of its own.
+
+    `params` are its explicit parameters (a loop's carry, the variables of a gradient).  Values of
+    enclosing regions are used freely while evaluating; lowering turns them into operands.
+    """
+
+    def __init__(
+        self, parent: Region | None, kind: str, name: str, origin: Origin, owner: Any = None
+    ):
+        self.parent, self.kind, self.name, self.origin = parent, kind, name, origin
+        self.owner: RegionNode | None = owner
+        self.params: list[ParameterNode] = []
+        self.journal: dict[int, tuple[Heap, dict[Any, Any]]] = {}
+        self.hints: dict[int, str] = {}  # id of an outer node -> a good name for its parameter
+
+    def ancestors(self) -> Iterator[Region]:
+        """This region and those around it, innermost first."""
+        region: Region | None = self
+        while region is not None:
+            yield region
+            region = region.parent
+
+    def encloses(self, other: Region) -> bool:
+        """True if `other` is this region or lies within it."""
+        return any(r is self for r in other.ancestors())
+
+    def touch(self, obj: Heap) -> None:
+        """Remember what `obj` holds, before it is written for the first time in this region."""
+        if id(obj) not in self.journal:
+            self.journal[id(obj)] = (obj, read_slots(obj))
+
+    def older(self, births: dict[int, Region]) -> list[tuple[Heap, dict[Any, Any]]]:
+        """The journal without the objects that were made in this region."""
+        return [
+            (obj, slots)
+            for i, (obj, slots) in self.journal.items()
+            if i not in births or not self.encloses(births[i])
+        ]
+
+    def changes(self, births: dict[int, Region]) -> dict[int, tuple[Heap, dict, dict]]:
+        """What was written of older objects: id -> (object, slots before, slots now)."""
+        return {id(obj): (obj, old, read_slots(obj)) for obj, old in self.older(births)}
+
+    def roll_back(self, births: dict[int, Region]) -> None:
+        """Undo every write of this region to older objects."""
+        for obj, slots in self.older(births):
+            write_slots(obj, slots)
+
+    def hand_up(self) -> None:
+        """Keep the writes, as writes of the enclosing region."""
+        if self.parent is not None:
+            for i, entry in self.journal.items():
+                self.parent.journal.setdefault(i, entry)
+
+
+# ------------------------------------------------------- nodes that stand for regions
+#
+# While a program is evaluated, the results of its regions are OutNodes of RegionNodes.  Lowering
+# (lower.py) replaces them by CNodes whose callees are closed graphs.
+
+
+class RegionNode(Node):
+    """What a region is to the region around it; `parent` is where it stands."""
+
+    __slots__ = ("parent",)
+
+    def __init__(self, parent: Region, origin: Origin):
+        super().__init__(None, origin)  # type: ignore[arg-type]  # it has no value of its own
+        self.parent = parent
+
+
+class OutNode(Node):
+    """Output number `index` of a RegionNode."""
+
+    __slots__ = ("owner", "index")
+
+    def __init__(self, owner: RegionNode, index: int, abstract: Abstract, origin: Origin):
+        super().__init__(abstract, origin)
+        self.owner, self.index = owner, index
+
+
+class CallNode(RegionNode):
+    """A call of a user's function or Cell.  Its results are used directly, by demand.
+
+    With a custom gradient, `bprop` holds (region, parameters for arguments, outputs and
+    cotangents, cotangents of the arguments); then `arguments` and `results` are explicit.
+    """
+
+    __slots__ = ("region", "custom")
+
+    def __init__(self, region: Region, origin: Origin):
+        assert region.parent is not None
+        super().__init__(region.parent, origin)
+        self.region = region
+        self.custom: CustomGradient | None = None
+
+
+class CustomGradient:
+    """The bprop of a Cell: explicit arguments and results of the call, and the backward region."""
+
+    def __init__(self, arguments: list[Node], results: list[Node]):
+        self.arguments, self.results = arguments, results
+        self.region: Region | None = None
+        self.params: list[ParameterNode] = []  # arguments, results, cotangents
+        self.cotangents: list[Node] = []  # one per differentiable argument
+
+
+class SwitchNode(RegionNode):
+    """An `if` that a tensor decides: one region per arm, and pairs of merged values."""
+
+    __slots__ = ("condition", "regions", "outs")
+
+    def __init__(self, parent: Region, origin: Origin, condition: Node, regions: list[Region]):
+        super().__init__(parent, origin)
+        self.condition, self.regions = condition, regions
+        self.outs: list[tuple[Node | None, ...]] = []  # None: this arm has no such value
+
+
+class WhileNode(RegionNode):
+    """A loop that a tensor decides: one region evaluates the condition, then the body."""
+
+    __slots__ = ("region", "condition", "init", "next", "trip_count")
+
+    def __init__(self, parent: Region, origin: Origin, region: Region):
+        super().__init__(parent, origin)
+        self.region = region
+        self.condition: Node | None = None
+        self.init: list[Node] = []
+        self.next: list[Node] = []
+        self.trip_count: int | None = None
+
+
+class GradNode(RegionNode):
+    """A function under grad: `operands` feed the region's parameters, `outs` are differentiated."""
+
+    __slots__ = ("region", "operands", "outs", "sens")
+
+    def __init__(self, region: Region, origin: Origin):
+        assert region.parent is not None
+        super().__init__(region.parent, origin)
+        self.region = region
+        self.operands: list[Node] = []
+        self.outs: list[Node] = []
+        self.sens: list[Node] | None = None
+
+
+GraphOf = Callable[[Region], FuncGraph]
