@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -164,8 +165,7 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
     @property
     def strides(self) -> tuple[int, ...]:
         """The bytes from one element to the next along each axis; always those of C order."""
-        steps = itertools.accumulate(reversed(self.shape[1:]), lambda a, b: a * b, initial=1)
-        return tuple(self.itemsize * s for s in reversed(tuple(steps)))[-self.ndim or 1 :]
+        return tuple(self.itemsize * prod(self.shape[axis + 1 :]) for axis in range(self.ndim))
 
     def dim(self) -> int:
         """The number of axes."""

@@ -31,7 +31,7 @@ LAYERS = (
     ("tensor", "tensor_methods", "tensor_text", "parameter", "symbolic", "initializer",
      "autodiff.tape"),
     ("passes",),
-    ("autodiff.transform",),
+    ("autodiff.transform", "autodiff.sweep", "autodiff.loops", "autodiff.nodes"),
     ("frontend",),
     ("engine",),
     ("compile", "autodiff.api"),

@@ -145,6 +145,11 @@ class FuncGraph:
             raise ValueError(f"graph {self.name} is not complete")
         return self._output
 
+    @property
+    def is_complete(self) -> bool:
+        """True once the output is set."""
+        return self._output is not None
+
     def set_output(self, output: Node) -> None:
         if self._output is not None:
             raise ValueError(f"graph {self.name} has an output already")

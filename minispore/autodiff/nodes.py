@@ -1,0 +1,163 @@
+"""Values of a graph, and small pieces of new ones: what the files of J share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minispore.abstract import STACK, Abstract, AbstractScalar, AbstractTensor, AbstractTuple
+from minispore.ir.node import (
+    CNode,
+    FuncGraph,
+    Node,
+    Origin,
+    ParameterNode,
+    Switch,
+    ValueNode,
+    While,
+    inline_call,
+    is_call_of,
+    tuple_item,
+    tuple_parts,
+)
+from minispore.ops.structural import zero_value
+from minispore.primitive import REGISTRY
+
+Places = tuple[int, ...]  # numbers of parameters or outputs, in ascending order
+
+
+@dataclass(frozen=True)
+class Adjoint:
+    """What J makes of a graph, for some of its parameters and outputs.
+
+    fwd takes the graph's parameters and returns its outputs and then the residuals; bwd takes the
+    residuals and one cotangent per output asked for, and returns one per parameter in `grads`;
+    the cotangents of the others are zero.
+    """
+
+    fwd: FuncGraph
+    bwd: FuncGraph
+    residuals: tuple[Abstract, ...]
+    grads: Places
+
+
+# -------------------------------------------------------------------------------- values
+
+
+class Place(NamedTuple):
+    """A value that is no tuple: a node, or an item of a node that is one."""
+
+    node: Node
+    item: int | None
+
+
+def place_of(node: Node) -> Place:
+    """Where a value comes from, through MakeTuple and TupleGetItem."""
+    while is_call_of(node, "TupleGetItem"):
+        source, index = node.inputs[0], node.callee.attrs["index"]  # type: ignore[attr-defined]
+        parts = tuple_parts(source)
+        if parts is None:
+            return Place(source, index)
+        node = parts[index]
+    return Place(node, None)
+
+
+def places_of(node: Node) -> list[Place]:
+    """One place per item of a node's value."""
+    if isinstance(node.abstract, AbstractTuple):
+        return [Place(node, i) for i in range(len(node.abstract.items))]
+    return [Place(node, None)]
+
+
+def type_at(place: Place) -> Abstract:
+    """The type of the value in a place."""
+    if place.item is None:
+        return place.node.abstract
+    assert isinstance(place.node.abstract, AbstractTuple)
+    return place.node.abstract.items[place.item]
+
+
+def items_of(node: Node) -> list[Node]:
+    """The items of a tuple node; any other node alone."""
+    if isinstance(node.abstract, AbstractTuple):
+        return [tuple_item(node, i) for i in range(len(node.abstract.items))]
+    return [node]
+
+
+def types_of(nodes: Iterable[Node]) -> tuple[Abstract, ...]:
+    """The nodes' types."""
+    return tuple(n.abstract for n in nodes)
+
+
+def differentiable(nodes: Iterable[Node]) -> Places:
+    """The numbers of the nodes that can have a cotangent."""
+    return tuple(i for i, n in enumerate(nodes) if n.abstract.is_differentiable)
+
+
+def spread(n: int, where: Places, values: Sequence[Node]) -> list[Node | None]:
+    """A list of `n` with `values` in the places `where`."""
+    found = dict(zip(where, values, strict=True))
+    return [found.get(i) for i in range(n)]
+
+
+# ----------------------------------------------------------------------------- new nodes
+
+
+def backward(origin: Origin) -> Origin:
+    """The origin of what is computed backward for a node: its place in the source and scope."""
+    return replace(origin, phase="backward", rule="grad")
+
+
+def zero_node(abstract: Abstract) -> ValueNode:
+    """A constant zero; of a Stack the empty one, which is its zero cotangent."""
+    return ValueNode(zero_value(abstract), abstract)
+
+
+def one_node(abstract: Abstract) -> ValueNode:
+    """A constant of ones: the cotangent that gradients start from."""
+    if isinstance(abstract, AbstractTensor):
+        return ValueNode(np.ones(abstract.shape, abstract.dtype.numpy), abstract)
+    assert isinstance(abstract, AbstractScalar)
+    return ValueNode(abstract.kind(1), abstract)
+
+
+def fresh_parameters(types: Iterable[Abstract], prefix: str) -> list[ParameterNode]:
+    """New parameters of these types, named by number."""
+    return [ParameterNode(f"{prefix}{i}", t) for i, t in enumerate(types)]
+
+
+def prim_node(name: str, *inputs: Node, origin: Origin, **attrs: Any) -> CNode:
+    """A call of the primitive called `name`."""
+    prim = REGISTRY[name].bound(**attrs)
+    return CNode(prim, inputs, prim.infer(*types_of(inputs)), origin)
+
+
+def cotangent_sum(a: Node | None, b: Node) -> Node:
+    """The sum of two cotangents of one value, of which the first may be absent."""
+    if a is None:
+        return b
+    assert a.abstract != STACK, "a Stack has one use, so it has one cotangent"
+    name = "Add" if isinstance(a.abstract, AbstractTensor) else "ScalarAdd"
+    return prim_node(name, a, b, origin=b.origin)
+
+
+def call_node(
+    callee: FuncGraph | Switch | While,
+    operands: Iterable[Node],
+    types: Iterable[Abstract],
+    origin: Origin,
+) -> list[Node]:
+    """The items of a call whose result is a tuple of `types`."""
+    return items_of(CNode(callee, operands, AbstractTuple(tuple(types)), origin))
+
+
+def spliced(
+    graph: FuncGraph, operands: Sequence[Node], types: Iterable[Abstract], origin: Origin
+) -> list[Node]:
+    """The results of a graph on operands: its body, or a call if it is still being built."""
+    if not graph.is_complete:
+        return call_node(graph, operands, types, origin)
+    return items_of(inline_call(graph, operands))
