@@ -266,8 +266,13 @@ class ShapeMethods(TensorLike):
         """The same as ``expand_dims``."""
         return ops.expand_dims(self, dim)
 
-    def flatten(self, order: str = "C", *, start_dim: int = 0, end_dim: int = -1) -> Any:
-        """The axes from `start_dim` to `end_dim` as one; by default, all: a 1-d Tensor."""
+    def flatten(self, start_dim: Any = 0, end_dim: int = -1, *, order: str = "C") -> Any:
+        """The axes from `start_dim` to `end_dim` as one; by default, all: a 1-d Tensor.
+
+        `order` "F" takes the first axis fastest; it may also be the only positional argument.
+        """
+        if isinstance(start_dim, str):
+            start_dim, order = 0, start_dim
         return ops.flatten(self, order, start_dim=start_dim, end_dim=end_dim)
 
     def ravel(self) -> Any:
@@ -316,12 +321,24 @@ class ShapeMethods(TensorLike):
         """The whole Tensor repeated ``reps[i]`` times along axis i."""
         return ops.tile(self, _sizes(reps))
 
-    def repeat(self, repeats: Any, axis: Any = None) -> Any:
-        """Each element repeated, along `axis` or (None) of the flattened Tensor: as in NumPy."""
+    def repeat(self, *repeats: Any) -> Any:
+        """The whole Tensor repeated, as ``tile``: one number per axis, or more for new axes.
+
+        ``repeat_interleave`` repeats elements.
+        """
+        times = _sizes(repeats)
+        if len(times) < len(self.shape):
+            raise ValueError(
+                f"repeat needs a number for each of the {len(self.shape)} axes, not {len(times)}; "
+                "repeat_interleave repeats the elements"
+            )
+        return ops.tile(self, times)
+
+    @_also(dim="axis")
+    def repeat_interleave(self, repeats: Any, axis: Any = None) -> Any:
+        """Each element repeated, along `axis` or (None) of the flattened Tensor."""
         x = self if axis is not None else self.ravel()
         return ops.repeat_interleave(x, repeats, 0 if axis is None else axis)
-
-    repeat_interleave = _also(dim="axis")(repeat)
 
     @_also(dim="axis")
     def split(self, split_size_or_sections: Any, axis: int = 0) -> Any:

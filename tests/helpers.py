@@ -1,10 +1,16 @@
-"""What tests share: comparing results with a reference."""
+"""What tests share: comparing results with a reference, and running a function as a graph."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from minispore import dtype as dt
+from minispore.abstract import AbstractTensor
+from minispore.ir.interp import interpret
+from minispore.ir.node import FuncGraph, ParameterNode, make_tuple
+from minispore.primitive import handled_by
+from minispore.symbolic import GraphBuilder, wrap
 from minispore.tensor import Tensor
 
 TOLERANCE = {dt.float64: 1e-10, dt.float32: 1e-5, dt.float16: 2e-3, dt.bfloat16: 2e-2}
@@ -40,3 +46,17 @@ def assert_same(actual: Any, expected: Any, factor: float = 1.0) -> None:
     np.testing.assert_allclose(
         a[finite], e[finite], rtol=0, atol=TOLERANCE[dtype] * factor * largest
     )
+
+
+def in_graph(fn: Callable, *arrays: np.ndarray) -> Any:
+    """The value of ``fn(*Tensors)`` as the interpreter finds it in fn's graph, checks included."""
+    parameters = [
+        ParameterNode("x", AbstractTensor(dt.from_numpy(a.dtype), a.shape)) for a in arrays
+    ]
+    builder = GraphBuilder()
+    with handled_by(builder):
+        out = fn(*map(wrap, parameters))
+        outputs = [builder.node_of(o) for o in (out if isinstance(out, tuple) else (out,))]
+    graph = FuncGraph("main", parameters, make_tuple([*outputs, builder.token]))
+    values = interpret(graph, list(arrays))[:-1]
+    return values if isinstance(out, tuple) else values[0]

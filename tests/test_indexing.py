@@ -4,7 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from helpers import assert_same
+from helpers import assert_same, in_graph
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -12,25 +12,12 @@ from minispore import dtype as dt
 from minispore import ops
 from minispore.abstract import AbstractTensor
 from minispore.autodiff.tape import Tape
-from minispore.ir.interp import interpret
-from minispore.ir.node import CNode, FuncGraph, ParameterNode, make_tuple
+from minispore.ir.node import CNode, FuncGraph, ParameterNode
 from minispore.primitive import handled_by
 from minispore.symbolic import GraphBuilder, Scalar, wrap
 from minispore.tensor import Tensor
 
 fuzz = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-def in_graph(fn, *arrays):
-    """The value of ``fn(*Tensors)`` as the interpreter finds it, checks included."""
-    parameters = [
-        ParameterNode("x", AbstractTensor(dt.from_numpy(a.dtype), a.shape)) for a in arrays
-    ]
-    builder = GraphBuilder()
-    with handled_by(builder):
-        out = builder.node_of(fn(*map(wrap, parameters)))
-    graph = FuncGraph("main", parameters, make_tuple([out, builder.token]))
-    return interpret(graph, list(arrays))[0]
 
 
 def tensors(index):
