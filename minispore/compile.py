@@ -2,10 +2,10 @@
 
     source -> evaluate -> grad (J) -> passes -> plan -> run
 
-A compiled graph is kept under the *signature* of its arguments (dtypes and shapes of Tensors, values
-of constants, which arguments are the same object) together with a *guard*, a generated function that
-checks everything else it depends on and collects its inputs (frontend/capture.py).  A call first tries
-the guards of the graphs with its signature; only if none holds is the function compiled again.
+A compiled graph is kept under the *signature* of its arguments (dtypes and shapes of Tensors,
+values of constants, which arguments are the same object) together with a *guard*, a generated
+function that checks all else that it depends on and collects its inputs (frontend/capture.py).  A call
+first tries the guards of the graphs with its signature; only if none holds is the function compiled again.
 """
 
 from __future__ import annotations
@@ -71,9 +71,7 @@ class Compiled:
         """Run the graph on the Tensors that the guard collected, and commit what it wrote."""
         with self.lock:
             outs = self.function(inputs)
-            results = [
-                inputs[cell] if cell >= 0 else outs[i] for i, cell in enumerate(self.cells)
-            ]
+            results = [inputs[cell] if cell >= 0 else outs[i] for i, cell in enumerate(self.cells)]
             k = self.n_results
             for number in self.writes:
                 inputs[number]._write(outs[k])
@@ -113,7 +111,9 @@ class GraphFunction:
     def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
         """The tape's question for the cotangents of the inputs."""
         douts = [
-            d for p, d in zip(self.graph.outputs(), dout, strict=True) if p.abstract.is_differentiable
+            d
+            for p, d in zip(self.graph.outputs(), dout, strict=True)
+            if p.abstract.is_differentiable
         ]
         found = iter(self.backward()([*inputs, *douts]))
         return tuple(

@@ -11,10 +11,12 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from minispore.frontend import control
-from minispore.frontend.control import SymbolicRange, choose, is_symbolic, truth
+from minispore.frontend import exits
+from minispore.frontend.control import choose, truth
 from minispore.frontend.errors import UnsupportedError
-from minispore.frontend.heap import Choice
+from minispore.frontend.exits import is_symbolic
+from minispore.frontend.heap import Choice, Conflict
+from minispore.frontend.loops import SymbolicRange
 from minispore.parameter import Parameter
 from minispore.primitive import REGISTRY, apply
 from minispore.symbolic import NeedConstant, Scalar, scalar_op
@@ -43,7 +45,7 @@ def _pure(function: Any) -> None:
 
     def handler(ev: Evaluator, *args: Any, **kwargs: Any) -> Any:
         for value in [*args, *kwargs.values()]:
-            control.refuse_choice(value, f"an argument of {function.__name__}")
+            exits.refuse_choice(value, f"an argument of {function.__name__}")
         out = function(*args, **kwargs)
         return ev.born(out) if isinstance(out, (list, dict, set)) else out
 
@@ -58,7 +60,9 @@ for _name in ("abs", "divmod", "round", "pow", "repr", "callable", "hash", "slic
 
 def _refuse(function: Any, advice: str) -> None:
     def handler(ev: Evaluator, *args: Any, **kwargs: Any) -> Any:
-        raise UnsupportedError(f"'{function.__name__}' cannot be part of a compiled graph: {advice}")
+        raise UnsupportedError(
+            f"'{function.__name__}' cannot be part of a compiled graph: {advice}"
+        )
 
     _builtin(function)(handler)
 
@@ -79,7 +83,7 @@ def _number(kind: type) -> Handler:
             return args[0] if args[0].kind is kind else apply(
                 REGISTRY["ScalarCast"].bound(kind=kind), args[0])  # fmt: skip
         for value in args:
-            control.refuse_choice(value, f"the argument of {kind.__name__}")
+            exits.refuse_choice(value, f"the argument of {kind.__name__}")
         return kind(*args, **kwargs)
 
     return convert
@@ -97,10 +101,10 @@ def _bool(ev: Evaluator, value: Any = False) -> Any:
 
 @_builtin(len)
 def _len(ev: Evaluator, value: Any) -> Any:
-    control.refuse_choice(value, "the argument of len")
+    exits.refuse_choice(value, "the argument of len")
     if isinstance(value, (list, dict, set)):
         for item in value.values() if isinstance(value, dict) else value:
-            if isinstance(item, control.Conflict):
+            if isinstance(item, Conflict):
                 raise TypeError(item.why)
     method = getattr(type(value), "__len__", None)
     if isinstance(method, types.FunctionType) and not isinstance(value, Tensor):
@@ -124,16 +128,16 @@ def _range(ev: Evaluator, *args: Any) -> Any:
 def _sum(ev: Evaluator, items: Any, start: Any = 0) -> Any:
     total = start
     for item in ev.iterate(items):
-        total = ev.operate(control_add, total, item)
+        total = ev.operate(_add, total, item)
     return total
 
 
-def control_add(a: Any, b: Any) -> Any:
+def _add(a: Any, b: Any) -> Any:
     """``a + b``, named so that user classes' own __add__ is found."""
     return a + b
 
 
-control_add.__name__ = "add"
+_add.__name__ = "add"
 
 
 def _extreme(function: Any, is_max: bool) -> None:
@@ -252,7 +256,7 @@ def _isinstance(ev: Evaluator, value: Any, kind: Any) -> Any:
     if isinstance(value, Choice):
         options = [lambda o=o: _isinstance(ev, o, kind) for o in value.options]
         return choose(ev, value.condition, options)
-    control.refuse_choice(value, "the argument of isinstance")
+    exits.refuse_choice(value, "the argument of isinstance")
     if isinstance(value, Scalar):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         return any(issubclass(value.kind, k) for k in kinds)
@@ -270,7 +274,7 @@ def _issubclass(ev: Evaluator, kind: Any, base: Any) -> Any:
 def _type(ev: Evaluator, value: Any) -> Any:
     from minispore.frontend.evaluate import Closure
 
-    control.refuse_choice(value, "the argument of type")
+    exits.refuse_choice(value, "the argument of type")
     if isinstance(value, Scalar):
         return value.kind
     if isinstance(value, Text):
@@ -324,7 +328,7 @@ def _str(ev: Evaluator, value: Any = "", *rest: Any) -> Any:
     if isinstance(value, Text):
         return value
     if is_symbolic(value):
-        control.refuse_choice(value, "the argument of str")
+        exits.refuse_choice(value, "the argument of str")
         return Text((Formatted(value, 115, ""),))
     return str(value, *rest)
 
@@ -344,7 +348,7 @@ def _print(
             ]
             choose(ev, value.condition, options)
             return
-        control.refuse_choice(value, "an argument of print")
+        exits.refuse_choice(value, "an argument of print")
     is_leaf = lambda v: isinstance(v, (Tensor, Scalar)) and not isinstance(v, Parameter)  # noqa: E731
     leaves, structure = flatten(args, is_leaf)
     sep, end = " " if sep is None else sep, "\n" if end is None else end
@@ -368,7 +372,7 @@ def call_container_method(ev: Evaluator, method: Any, args: list[Any], kwargs: d
 
         return native(ev, method, args, kwargs)
     for value in args:
-        control.refuse_choice(value, f"an argument of {name}")
+        exits.refuse_choice(value, f"an argument of {name}")
     if isinstance(obj, (list, dict, set)) and name in _WRITES:
         ev.check_writable(obj)
         ev.region.touch(obj)
@@ -381,8 +385,10 @@ def call_container_method(ev: Evaluator, method: Any, args: list[Any], kwargs: d
             args = [ev.iterate(args[0])]
         if any(is_symbolic(a) for a in [*args, *kwargs.values()]):
             return _symbolic_text(obj, name, args, kwargs)
-    if isinstance(obj, list) and name in ("index", "count", "remove") and (
-        is_symbolic(obj) or is_symbolic(args)
+    if (
+        isinstance(obj, list)
+        and name in ("index", "count", "remove")
+        and (is_symbolic(obj) or is_symbolic(args))
     ):
         raise NeedConstant(f"list.{name} compares Tensors, which")
     if isinstance(obj, super) or name in ("__init__", "__init_subclass__"):
@@ -398,7 +404,9 @@ def _symbolic_text(text: str, name: str, args: list[Any], kwargs: dict[str, Any]
     if name == "join":
         parts: list[Any] = []
         for i, item in enumerate(args[0]):
-            parts += ([text] if i else []) + (list(item.parts) if isinstance(item, Text) else [item])
+            parts += ([text] if i else []) + (
+                list(item.parts) if isinstance(item, Text) else [item]
+            )
         return Text(tuple(parts))
     if name != "format":
         raise NeedConstant(f"str.{name} needs a value that")

@@ -14,11 +14,11 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from minispore.frontend import control, fence
+from minispore.frontend import control, exits, fence
 from minispore.frontend.builtins import BUILTINS, call_container_method
 from minispore.frontend.capture import is_trusted
-from minispore.frontend.control import RAISE, RETURN, Exit, Raised, Unreachable, is_symbolic
 from minispore.frontend.errors import UnsupportedError
+from minispore.frontend.exits import RAISE, RETURN, Peel, Raised, Unreachable, is_symbolic
 from minispore.frontend.heap import CallNode, Choice, CustomGradient, Env, Region
 from minispore.frontend.source import Code, code_of
 from minispore.ir.node import Location, Node, Origin, ParameterNode
@@ -100,7 +100,7 @@ def _call_function(
 def native(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Run a function as it is: an op on nodes, or a pure function on constants."""
     for value in [*args, *kwargs.values()]:
-        control.refuse_choice(value, "an argument")
+        exits.refuse_choice(value, "an argument")
     module = getattr(function, "__module__", None) or type(function).__module__
     if not is_trusted(module):
         name = getattr(function, "__qualname__", repr(function))
@@ -179,7 +179,7 @@ def activate(
     ev.frames.append(Frame(code, env, owner, fence.location(code.node, code)))
     try:
         value = _body(ev, code)
-    except (NeedConstant, control.Peel, Unreachable):
+    except (NeedConstant, Peel, Unreachable):
         raise
     except Exception as error:
         ev.failed(error)
@@ -431,9 +431,7 @@ def result_nodes(ev: Evaluator, value: Any) -> list[Node]:
     return [ev.node_of(v) for v in leaves]
 
 
-def _build_bprop(
-    ev: Evaluator, cell: Any, owner: CallNode, inputs: list[Any], value: Any
-) -> None:
+def _build_bprop(ev: Evaluator, cell: Any, owner: CallNode, inputs: list[Any], value: Any) -> None:
     from minispore.autodiff.tape import checked
     from minispore.tree import flatten, unflatten
 

@@ -91,7 +91,9 @@ class Outside:
     def build(self, cls: type, args: tuple, kwargs: dict, description: str) -> Any:
         """An object that each call builds anew (a Cell made inside a jitted function)."""
         obj = cls(*args, **kwargs)
-        var = self._variable(f"{self.constant(cls)}(*{self.constant(args)}, **{self.constant(kwargs)})", True)
+        var = self._variable(
+            f"{self.constant(cls)}(*{self.constant(args)}, **{self.constant(kwargs)})", True
+        )
         self._keep += [obj, args, kwargs]
         self._sources[id(obj)] = (var, True, description)
         return obj
@@ -201,7 +203,9 @@ class Outside:
             if isinstance(real, tuple):
                 unchanged = all(a is b for a, b in zip(items, real, strict=True))
                 kind: Any = type(real)
-                return real if unchanged else kind(*items) if hasattr(real, "_fields") else kind(items)
+                return (
+                    real if unchanged else kind(*items) if hasattr(real, "_fields") else kind(items)
+                )
             copy = items
         known = self._copies.setdefault(id(real), copy)
         if known is copy:

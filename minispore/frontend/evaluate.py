@@ -20,10 +20,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from minispore.abstract import AbstractTensor
-from minispore.frontend import control
+from minispore.frontend import control, exits, loops
 from minispore.frontend.capture import Outside
-from minispore.frontend.control import BREAK, CONTINUE, GO_ON, Exit
 from minispore.frontend.errors import UnsupportedError, locate
+from minispore.frontend.exits import (
+    BREAK,
+    CONTINUE,
+    GO_ON,
+    RAISE,
+    RETURN,
+    Exit,
+    Raised,
+    Unreachable,
+)
 from minispore.frontend.fence import location
 from minispore.frontend.heap import UNSET, Choice, Conflict, Env, OutNode, Region, Unset, World
 from minispore.frontend.source import Code, analyse
@@ -186,8 +195,8 @@ class Evaluator(GraphBuilder):
             else:
                 try:
                     exit = self.statement(statement)
-                except control.Unreachable:
-                    return Exit(control.RAISE)
+                except Unreachable:
+                    return Exit(RAISE)
             if exit.may == {GO_ON}:
                 continue
             if GO_ON not in exit.may:
@@ -208,8 +217,8 @@ class Evaluator(GraphBuilder):
         condition = self.truth_of(node.test)
         if isinstance(condition, bool):
             return self.block(node.body if condition else node.orelse), False
-        falls = [not control.always_leaves(arm) for arm in (node.body, node.orelse)]
-        if control.has_exit(node) and sum(falls) <= 1:
+        falls = [not exits.always_leaves(arm) for arm in (node.body, node.orelse)]
+        if exits.has_exit(node) and sum(falls) <= 1:
             # The rest of the block belongs to the only arm that goes on.
             arms = [
                 lambda: self.block(node.body + (rest if falls[0] else [])),
@@ -227,7 +236,7 @@ class Evaluator(GraphBuilder):
 
     def statement_Return(self, node: ast.Return) -> Exit:
         value = self.expression(node.value) if node.value else None
-        return Exit(control.RETURN, value)
+        return Exit(RETURN, value)
 
     def statement_Break(self, node: ast.Break) -> Exit:
         return Exit(BREAK)
@@ -300,20 +309,22 @@ class Evaluator(GraphBuilder):
 
     def statement_Raise(self, node: ast.Raise) -> Exit:
         if node.exc is None:
-            raise UnsupportedError("'raise' without an exception needs 'except', which a graph lacks")
+            raise UnsupportedError(
+                "'raise' without an exception needs 'except', which a graph lacks"
+            )
         value = self.expression(node.exc)
         self.at(node)
         if isinstance(value, type) and issubclass(value, BaseException):
             return control.check(self, False, value, ())
-        if isinstance(value, control.Raised):
+        if isinstance(value, Raised):
             return control.check(self, False, value.kind, value.args)
         raise TypeError("exceptions must derive from BaseException")
 
     def statement_While(self, node: ast.While) -> Exit:
-        return control.while_loop(self, node)
+        return loops.while_loop(self, node)
 
     def statement_For(self, node: ast.For) -> Exit:
-        return control.for_loop(self, node, self.expression(node.iter))
+        return loops.for_loop(self, node, self.expression(node.iter))
 
     # ---------------------------------------------------------------------- names
 
@@ -483,7 +494,7 @@ class Evaluator(GraphBuilder):
     def operate(self, function: Callable, *operands: Any) -> Any:
         """An operator on values; operators that user classes define are evaluated from source."""
         for v in operands:
-            control.refuse_choice(v, "an operand")
+            exits.refuse_choice(v, "an operand")
         method = _method_of_operator(function, operands)
         if method is not None:
             return self.call(method, list(operands[1:]), {})
@@ -606,7 +617,7 @@ class Evaluator(GraphBuilder):
         spec = self.expression(node.format_spec) if node.format_spec else ""
         self.at(node)
         convert = {115: str, 114: repr, 97: ascii}.get(node.conversion)
-        if control.is_symbolic(value):
+        if exits.is_symbolic(value):
             return Text((Formatted(value, node.conversion, spec),))
         return format(convert(value) if convert else value, spec)
 

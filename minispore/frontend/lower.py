@@ -296,7 +296,9 @@ class _Builder:
         args, rest = custom.params[:n_args], custom.params[n_args:]
         outs, douts = rest[: len(custom.results)], rest[len(custom.results) :]
         spare = [ParameterNode("unused", n.abstract) for n in extra]
-        dspare = [ParameterNode("unused", n.abstract) for n in extra if n.abstract.is_differentiable]
+        dspare = [
+            ParameterNode("unused", n.abstract) for n in extra if n.abstract.is_differentiable
+        ]
         inner = lowering.close(
             custom.region, [*args, *outs, *spare, *douts, *dspare], imports,
             [*custom.cotangents, *(zero_node(n.abstract) for n in imports

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minispore.frontend.capture import is_trusted
-from minispore.frontend.control import SymbolicRange, choose, refuse_choice, resolve
+from minispore.frontend.control import choose, resolve
 from minispore.frontend.errors import UnsupportedError
+from minispore.frontend.exits import refuse_choice
 from minispore.frontend.heap import UNSET, Choice
+from minispore.frontend.loops import SymbolicRange
 from minispore.parameter import Parameter
 from minispore.symbolic import NeedConstant, Scalar
 from minispore.tensor import Tensor
@@ -97,9 +99,7 @@ def _from_class(ev: Evaluator, obj: Any, owner: type, found: Any, name: str) -> 
     if isinstance(inner, types.FunctionType):
         if not is_trusted(owner.__module__):
             code, method = ev.outside.constant(owner), ev.outside.constant(found)
-            ev.outside.require(
-                f"{code}.__dict__[{name!r}] is {method}", f"{owner.__name__}.{name}"
-            )
+            ev.outside.require(f"{code}.__dict__[{name!r}] is {method}", f"{owner.__name__}.{name}")
         return types.MethodType(inner, obj)
     value = getattr(obj, name)
     if id(obj) in ev.births or is_trusted(owner.__module__):

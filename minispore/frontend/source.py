@@ -63,7 +63,9 @@ def _find(tree: ast.Module, code: types.CodeType) -> FunctionNode:
     for node in ast.walk(tree):
         if is_lambda and isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
             found.append(node)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
+        elif (
+            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name
+        ):
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             if first == code.co_firstlineno:
                 found.append(node)  # type: ignore[arg-type]

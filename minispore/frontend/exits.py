@@ -1,0 +1,106 @@
+"""How a block of statements ends, and plain questions about evaluated values."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from minispore.frontend.heap import Choice, Conflict
+from minispore.ir.node import Node
+from minispore.symbolic import Scalar
+from minispore.tensor import Tensor
+from minispore.tree import Text
+
+GO_ON, BREAK, CONTINUE, RETURN, RAISE = range(5)
+
+Condition = bool | Node
+Arm = Callable[[], "Exit"]
+
+
+class Exit:
+    """How a block ends: `code` (an int, or a Scalar when tensors decide), `may`: all candidates."""
+
+    def __init__(self, code: Any, value: Any = None, may: frozenset[int] | None = None):
+        self.code, self.value = code, value
+        self.may = may or frozenset({code})
+
+
+@dataclass
+class Raised:
+    """An exception made while evaluating; it exists when the graph runs."""
+
+    kind: type[BaseException]
+    args: tuple
+
+
+class Peel(Exception):
+    """A loop's carry changes its type in one iteration."""
+
+
+class Unreachable(Exception):
+    """What follows is never run: an expression has raised on every path."""
+
+
+def is_symbolic(value: Any) -> bool:
+    """True if `value` is, or holds, something known only at run time."""
+    if isinstance(value, (Tensor, Scalar, Text, Choice)):
+        return True
+    if isinstance(value, (list, tuple, set)):
+        return any(is_symbolic(v) for v in value)
+    if isinstance(value, dict):
+        return any(is_symbolic(v) for v in value.values())
+    return isinstance(value, slice) and any(
+        is_symbolic(v) for v in (value.start, value.stop, value.step)
+    )
+
+
+def refuse_choice(value: Any, role: str) -> None:
+    """Raise if a value has different types in different arms."""
+    if isinstance(value, Conflict):
+        raise TypeError(value.why)
+    if isinstance(value, Choice):
+        kinds = " or ".join(dict.fromkeys(type_name(o) for o in value.options))
+        raise TypeError(f"{role} is {kinds}, depending on a Tensor: make it the same in every arm")
+
+
+def type_name(value: Any) -> str:
+    """The type of a value in an error's words."""
+    if isinstance(value, Tensor):
+        return str(value._abstract)
+    if isinstance(value, Scalar):
+        return value.kind.__name__
+    return "None" if value is None else type(value).__name__
+
+
+def always_leaves(body: list[ast.stmt]) -> bool:
+    """True if every path through a block leaves it (by its form alone)."""
+    if not body:
+        return False
+    last = body[-1]
+    if isinstance(last, ast.If):
+        return always_leaves(last.body) and always_leaves(last.orelse)
+    return isinstance(last, (ast.Return, ast.Break, ast.Continue, ast.Raise))
+
+
+def has_exit(node: ast.stmt) -> bool:
+    """True if a statement contains one that can leave it."""
+    return any(
+        isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Raise)) for n in ast.walk(node)
+    )
+
+
+def is_number(value: Any) -> bool:
+    """True for Python numbers, constant or known at run time."""
+    return isinstance(value, (bool, int, float, Scalar))
+
+
+def kind_of(value: Any) -> type:
+    """bool, int or float, for a number."""
+    return value.kind if isinstance(value, Scalar) else type(value)
+
+
+def can_be_chosen(value: Any) -> bool:
+    """True for what may be an alternative of a Choice."""
+    return value is None or isinstance(value, (str, Choice, Tensor)) or callable(value)

@@ -1,0 +1,551 @@
+"""Loops: unrolled where constants decide, kept as a While where tensors do.
+
+The carry of a While is what the loop's body writes.  It is found by evaluating the body until
+nothing new is written: a constant that changes rises to a Scalar, a value whose type changes once
+peels one iteration.  A body that may break or return carries an exit code too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from minispore.abstract import Abstract, AbstractScalar
+from minispore.frontend.capture import same_constant
+from minispore.frontend.control import as_value, branch, choose, is_code, truth
+from minispore.frontend.exits import (
+    BREAK,
+    CONTINUE,
+    GO_ON,
+    RAISE,
+    RETURN,
+    Arm,
+    Condition,
+    Exit,
+    Peel,
+    kind_of,
+    refuse_choice,
+    type_name,
+)
+from minispore.frontend.heap import (
+    UNSET,
+    Conflict,
+    Env,
+    Region,
+    Unset,
+    WhileNode,
+    read_slots,
+    write_slots,
+)
+from minispore.frontend.lower import zero_node
+from minispore.ir.node import Node, ParameterNode, ValueNode
+from minispore.symbolic import NeedConstant, Scalar, constant_node, scalar_op, wrap
+from minispore.tensor import Tensor
+from minispore.tree import Constant, Container, Structure, flatten, unflatten
+
+if TYPE_CHECKING:
+    from minispore.frontend.evaluate import Evaluator
+
+UNROLLED = 16  # iterations of a constant loop before it is tried as a While
+LONGEST = 100_000  # iterations of a constant loop that needs its constants
+
+
+@dataclass
+class Loop:
+    """A loop: the test before each iteration, what binds its target, its body, its else block."""
+
+    test: Callable[[], Condition]
+    step: Callable[[], None]
+    body: Arm
+    orelse: Arm
+    name: str
+    trip_count: Callable[[], int | None] = lambda: None
+
+
+def while_loop(ev: Evaluator, node: ast.While) -> Exit:
+    """A ``while`` statement."""
+    return run_loop(
+        ev,
+        Loop(
+            lambda: ev.truth_of(node.test), lambda: None, lambda: ev.block(node.body),
+            lambda: ev.block(node.orelse), "while",
+        ),
+    )  # fmt: skip
+
+
+@dataclass
+class SymbolicRange:
+    """A ``range`` of which a bound is known only at run time."""
+
+    start: Any
+    stop: Any
+    step: int
+
+
+def for_loop(ev: Evaluator, node: ast.For, iterable: Any) -> Exit:
+    """A ``for`` statement: over a range it counts, over anything else it is unrolled."""
+    counter = ev.born(Env())
+    body, orelse = (lambda: ev.block(node.body)), (lambda: ev.block(node.orelse))
+    if isinstance(iterable, (range, SymbolicRange)):
+        start, stop, step = iterable.start, iterable.stop, iterable.step
+        counter.slots["i"] = start
+
+        def test() -> Condition:
+            i = counter.slots["i"]
+            return truth(ev, i < stop if step > 0 else i > stop)
+
+        def bind() -> None:
+            ev.assign(node.target, counter.slots["i"])
+            ev.region.touch(counter)
+            counter.slots["i"] = counter.slots["i"] + step
+
+        def trip_count() -> int | None:
+            i = counter.slots["i"]
+            whole = isinstance(i, int) and isinstance(stop, int)
+            return len(range(i, stop, step)) if whole else None
+
+        return run_loop(ev, Loop(test, bind, body, orelse, "for", trip_count))
+    refuse_choice(iterable, "what 'for' runs over")
+    counter.slots["i"] = 0
+    growing = isinstance(iterable, list)
+    items = iterable if growing else ev.iterate(iterable)
+
+    def bind_item() -> None:
+        i = counter.slots["i"]
+        ev.assign(node.target, ev.readable(items[i], "an item"))
+        ev.region.touch(counter)
+        counter.slots["i"] = i + 1
+
+    more = lambda: counter.slots["i"] < len(items)  # noqa: E731
+    return unroll(ev, Loop(more, bind_item, body, orelse, "for"))
+
+
+def unroll(ev: Evaluator, loop: Loop) -> Exit:
+    """Run a loop whose iterations are all known."""
+    while True:
+        if not loop.test():
+            return loop.orelse()
+        loop.step()
+        exit = loop.body()
+        if not exit.may <= {GO_ON, CONTINUE}:
+            return after(ev, exit, lambda: unroll(ev, loop))
+
+
+def run_loop(ev: Evaluator, loop: Loop, count: int = 0, peeled: bool = False) -> Exit:
+    """Run a loop: unrolled while constants decide, kept as a While where tensors do."""
+    while True:
+        with _Trial(ev) as trial:
+            condition = loop.test()
+            if isinstance(condition, bool):
+                trial.keep()
+        if condition is False:
+            return loop.orelse()
+        if isinstance(condition, Node):
+            try:
+                return _keep_loop(ev, loop)
+            except Peel as why:
+                if peeled:
+                    raise TypeError(f"a loop that a Tensor decides changes {why}") from None
+                again = loop.test()
+                assert isinstance(again, Node)
+                first = lambda: _iterate_once(ev, loop, count, True)  # noqa: E731
+                return branch(ev, again, [first, loop.orelse])
+        if count >= UNROLLED and count & (count - 1) == 0:
+            try:
+                return _keep_loop(ev, loop)
+            except (NeedConstant, Peel) as why:
+                if count > LONGEST:
+                    raise NeedConstant(f"a loop is too long to unroll: {why}") from None
+        loop.step()
+        exit = loop.body()
+        count += 1
+        if not exit.may <= {GO_ON, CONTINUE}:
+            return after(ev, exit, lambda count=count: run_loop(ev, loop, count, peeled))
+
+
+def _iterate_once(ev: Evaluator, loop: Loop, count: int, peeled: bool) -> Exit:
+    loop.step()
+    return after(ev, loop.body(), lambda: run_loop(ev, loop, count + 1, peeled))
+
+
+def after(ev: Evaluator, exit: Exit, go: Arm) -> Exit:
+    """What follows one iteration: the next one, unless the body left the loop."""
+    if exit.may <= {GO_ON, CONTINUE}:
+        return go()
+    if not exit.may & {GO_ON, CONTINUE}:
+        return _end_break(ev, exit)
+    may = exit.may - {GO_ON, CONTINUE}
+    left = Exit(next(iter(may)) if len(may) == 1 else exit.code, exit.value, may)
+    return branch(ev, _runs_on(ev, exit), [go, lambda: _end_break(ev, left)])
+
+
+def _runs_on(ev: Evaluator, exit: Exit) -> Node:
+    """The condition that the loop goes on after an iteration with this exit."""
+    picks = [code in (GO_ON, CONTINUE) for code in range(5)]
+    node = scalar_op("ScalarPick", exit.code, *picks).node
+    return node
+
+
+def _end_break(ev: Evaluator, exit: Exit) -> Exit:
+    """An exit seen from outside the loop: break is over."""
+    if BREAK not in exit.may:
+        return exit
+    may = (exit.may - {BREAK}) | {GO_ON}
+    if len(may) == 1:
+        return Exit(GO_ON)
+    codes = [GO_ON, GO_ON, CONTINUE, RETURN, RAISE]
+    return Exit(scalar_op("ScalarPick", exit.code, *codes), exit.value, may)
+
+
+class _Trial:
+    """Evaluates something whose writes may have to be undone, in the same region."""
+
+    def __init__(self, ev: Evaluator):
+        self.ev, self.kept = ev, False
+
+    def __enter__(self) -> _Trial:
+        self.region = self.ev.region
+        self.saved, self.region.journal = self.region.journal, {}
+        return self
+
+    def keep(self) -> None:
+        self.kept = True
+
+    def __exit__(self, *error: Any) -> None:
+        new = self.region.journal
+        if not self.kept:
+            for obj, slots in new.values():
+                write_slots(obj, slots)
+        else:
+            for i, entry in new.items():
+                self.saved.setdefault(i, entry)
+        self.region.journal = self.saved
+
+
+@dataclass
+class _Carried:
+    """A slot that the loop's body writes: its leaves are carried, its structure is fixed."""
+
+    obj: Any
+    slot: Any
+    structure: Structure
+    abstracts: list[Abstract]
+    name: str
+    raw: bool = False  # the slot holds a node, not a Tensor (a Tensor's content, the Token)
+
+
+def _keep_loop(ev: Evaluator, loop: Loop) -> Exit:
+    return _LoopBuilder(ev, loop).run()
+
+
+class _LoopBuilder:
+    """Turns a loop into a WhileNode: evaluates the body until the carry is stable."""
+
+    def __init__(self, ev: Evaluator, loop: Loop):
+        self.ev, self.loop = ev, loop
+        self.carry: dict[tuple[int, Any], _Carried] = {}
+        self.code_carried = False
+        self.result: _Carried | None = None  # the returned value, if the body returns
+        self.vanish: dict[tuple[int, Any], tuple[Any, Any]] = {}
+        self.flag: Env | None = None  # holds the condition of a rotated loop
+
+    def run(self) -> Exit:
+        while True:
+            owner, exit = self.evaluate()
+            if exit is not None:
+                return self.finish(owner, exit)
+
+    # ----------------------------------------------------------------- one evaluation
+
+    def evaluate(self) -> tuple[WhileNode, Exit | None]:
+        """Evaluate condition and body once; the exit, or None if the carry was not stable yet."""
+        ev = self.ev
+        region = Region(ev.region, "loop", self.loop.name, ev.origin)
+        owner = WhileNode(ev.region, ev.origin, region)
+        region.owner = owner
+        owner.trip_count = self.loop.trip_count()
+        for c in self.carry.values():
+            value = read_slots(c.obj)[c.slot]
+            owner.init += [value] if c.raw else [ev.node_of(v) for v in _leaves(value)[0]]
+        ev.region = region
+        try:
+            for c in self.carry.values():
+                self.enter(region, c)
+            code = self.enter_code(region, owner)
+            condition = self.condition(region, code)
+            if condition is None:
+                return owner, None
+            owner.condition = ev.node_of(as_value(condition))
+            self.loop.step()
+            exit = self.body()
+            grew = self.grow(region.changes(ev.births))
+            if self.leaves(exit) or grew:
+                return owner, None
+            owner.next = self.next_carry(exit)
+        finally:
+            ev.region = region.parent  # type: ignore[assignment]
+            region.roll_back(ev.births)
+        return owner, exit
+
+    def enter(self, region: Region, c: _Carried) -> None:
+        """Give a carried slot the loop's parameters as its value."""
+        params = [self.parameter(region, c.name, a) for a in c.abstracts]
+        ev = self.ev
+        region.touch(c.obj)
+        if c.raw:
+            value: Any = params[0]
+        else:
+            value = unflatten(c.structure, [self.cell(wrap(p)) for p in params])
+        slots = read_slots(c.obj)
+        slots[c.slot] = value
+        write_slots(c.obj, slots)
+        ev.alive.append(value)
+
+    def cell(self, value: Any) -> Any:
+        """A carried Tensor: another name may mean the same one, so it is not written in place."""
+        if isinstance(value, Tensor):
+            self.ev.born(value)
+            self.ev.aliased[id(value)] = (
+                "this Tensor is carried round a loop that a Tensor decides, so it cannot be written "
+                "in place: write a .copy() of it"
+            )
+        return value
+
+    def parameter(self, region: Region, name: str, abstract: Abstract) -> ParameterNode:
+        param = ParameterNode(name, abstract, self.ev.origin)
+        region.params.append(param)
+        self.ev.home[id(param)] = region
+        return param
+
+    def enter_code(self, region: Region, owner: WhileNode) -> Scalar | None:
+        """The exit code and the returned value are carried too, if the body can leave."""
+        if not self.code_carried:
+            return None
+        owner.init.append(constant_node(GO_ON))
+        code = self.parameter(region, "exit", AbstractScalar(int))
+        if self.result is not None:
+            for a in self.result.abstracts:
+                owner.init.append(zero_node(a))
+                self.parameter(region, "result", a)
+        return Scalar(code)
+
+    def condition(self, region: Region, code: Scalar | None) -> Condition | None:
+        """The loop's condition; None if it has effects and the loop must be rotated first."""
+        test = self.test
+        if code is not None:
+            go = is_code(self.ev, code, GO_ON)
+            condition = truth(
+                self.ev, choose(self.ev, go, [lambda: as_value(test()), lambda: False])
+            )
+        else:
+            condition = test()
+        wrote = [
+            i
+            for i, (obj, old, now) in region.changes(self.ev.births).items()
+            if any(now.get(k) is not v for k, v in self.entered(obj, old).items())
+        ]
+        if wrote and self.flag is None:
+            self.rotate()
+            return None
+        return condition
+
+    def entered(self, obj: Any, old: dict) -> dict:
+        """What a carried object held when the condition was evaluated."""
+        carried = {c.slot for c in self.carry.values() if c.obj is obj}
+        return {k: v for k, v in old.items() if k not in carried}
+
+    def test(self) -> Condition:
+        if self.flag is None:
+            return self.loop.test()
+        return truth(self.ev, self.flag.slots["go"])
+
+    def rotate(self) -> None:
+        """A condition with effects: evaluate it before the loop, and at the end of the body."""
+        region, self.ev.region = self.ev.region, self.ev.region.parent  # type: ignore[assignment]
+        region.roll_back(self.ev.births)
+        region.journal.clear()
+        self.flag = self.ev.born(Env())
+        first = self.loop.test()
+        self.flag.slots["go"] = as_value(first)
+        self.ev.region = region
+        self.carry.clear()
+
+    def body(self) -> Exit:
+        exit = self.loop.body()
+        if self.flag is None or not exit.may & {GO_ON, CONTINUE}:
+            return exit
+
+        def again() -> Exit:
+            assert self.flag is not None
+            value = as_value(self.loop.test())
+            self.ev.region.touch(self.flag)
+            self.flag.slots["go"] = value
+            return Exit(GO_ON)
+
+        if exit.may <= {GO_ON, CONTINUE}:
+            return again()
+        may = exit.may - {GO_ON, CONTINUE}
+        left = Exit(next(iter(may)) if len(may) == 1 else exit.code, exit.value, may)
+        return branch(self.ev, _runs_on(self.ev, exit), [again, lambda: left])
+
+    # ----------------------------------------------------------------- the carry grows
+
+    def grow(self, changes: dict) -> bool:
+        """Add to the carry what the body newly writes; True if it grew.  May raise Peel."""
+        grew = False
+        for i, (obj, old, now) in changes.items():
+            if isinstance(obj, (list, dict, set)) and set(old) != set(now):
+                raise Peel(f"the number of items of a {type(obj).__name__}")
+            for slot in dict.fromkeys([*old, *now]):
+                before, value = old.get(slot, UNSET), now.get(slot, UNSET)
+                key = (i, slot)
+                if key in self.carry:
+                    grew |= self.check_carried(self.carry[key], value)
+                elif before is UNSET:
+                    self.vanish[key] = (obj, slot)
+                elif before is not value and not _same_constant(before, value):
+                    self.carry[key] = self.carried(obj, slot, before, value)
+                    grew = True
+        return grew
+
+    def carried(self, obj: Any, slot: Any, before: Any, value: Any) -> _Carried:
+        name = slot if isinstance(slot, str) and isinstance(obj, Env) else "state"
+        if isinstance(before, Node):
+            if not isinstance(value, Node) or value.abstract != before.abstract:
+                raise Peel("the type of a Tensor")
+            return _Carried(obj, slot, Container(tuple, ()), [before.abstract], name, raw=True)
+        old_leaves, old_structure = _leaves(before)
+        leaves, structure = _leaves(value)
+        if structure != old_structure:
+            raise Peel(f"'{slot}' from {type_name(before)} to {type_name(value)}")
+        abstracts = []
+        for a, b in zip(old_leaves, leaves, strict=True):
+            pair = (_abstract(a), _abstract(b))
+            if pair[0] != pair[1]:
+                raise Peel(f"'{slot}' from {pair[0]} to {pair[1]}")
+            abstracts.append(pair[0])
+        return _Carried(obj, slot, structure, abstracts, name)
+
+    def check_carried(self, c: _Carried, value: Any) -> bool:
+        if c.raw:
+            if not isinstance(value, Node) or value.abstract != c.abstracts[0]:
+                raise Peel("the type of a Tensor")
+            return False
+        if isinstance(value, (Unset, Conflict)):
+            raise Peel(f"'{c.slot}': {getattr(value, 'why', 'it has no value in one arm')}")
+        leaves, structure = _leaves(value)
+        found = [_abstract(v) for v in leaves]
+        if structure != c.structure or found != c.abstracts:
+            kinds = ", ".join(map(str, c.abstracts))
+            raise Peel(f"'{c.slot}' from {kinds} to {type_name(value)}")
+        return False
+
+    def leaves(self, exit: Exit) -> bool:
+        """Carry an exit code, and the returned value, if the body can leave; True if that is new."""
+        if exit.may <= {GO_ON, CONTINUE}:
+            return False
+        new = not self.code_carried
+        self.code_carried = True
+        if RETURN in exit.may and self.result is None:
+            if isinstance(exit.value, (Unset, Conflict)):
+                raise TypeError(getattr(exit.value, "why", "the returned value has no type"))
+            leaves, structure = flatten(exit.value, _is_leaf)
+            abstracts = [_abstract(v) for v in leaves]
+            self.result = _Carried(None, None, structure, abstracts, "result")
+            new = True
+        return new
+
+    def next_carry(self, exit: Exit) -> list[Node]:
+        ev = self.ev
+        out: list[Node] = []
+        for c in self.carry.values():
+            value = read_slots(c.obj)[c.slot]
+            if c.raw:
+                out.append(value)
+            else:
+                out += [ev.node_of(v) for v in _leaves(value)[0]]
+        if not self.code_carried:
+            return out
+        codes = [GO_ON, BREAK, GO_ON, RETURN, RAISE]
+        code = exit.code
+        code = scalar_op("ScalarPick", code, *codes) if isinstance(code, Scalar) else codes[code]
+        out.append(ev.node_of(code))
+        if self.result is not None:
+            out += [ev.node_of(v) for v in flatten(exit.value, _is_leaf)[0]]
+        return out
+
+    # ----------------------------------------------------------------- after the loop
+
+    def finish(self, owner: WhileNode, exit: Exit) -> Exit:
+        """Give the carried slots the loop's results, and say how the loop was left."""
+        ev = self.ev
+        if self.code_carried or self.flag is not None:
+            owner.trip_count = None
+        k = 0
+        for c in self.carry.values():
+            outs = [ev.wrap_out(owner, k + i, a) for i, a in enumerate(c.abstracts)]
+            k += len(outs)
+            if c.raw:
+                value: Any = getattr(outs[0], "_node", None) or getattr(outs[0], "node", outs[0])
+            else:
+                value = unflatten(c.structure, [self.cell(o) for o in outs])
+            self.store(c.obj, c.slot, value)
+        for obj, slot in self.vanish.values():
+            if isinstance(obj, Env):
+                self.store(obj, slot, UNSET)
+        if not self.code_carried:
+            return self.loop.orelse()
+        return self.left(owner, exit, k)
+
+    def store(self, obj: Any, slot: Any, value: Any) -> None:
+        self.ev.region.touch(obj)
+        slots = read_slots(obj)
+        slots[slot] = value
+        write_slots(obj, slots)
+
+    def left(self, owner: WhileNode, exit: Exit, k: int) -> Exit:
+        ev = self.ev
+        code = ev.wrap_out(owner, k, AbstractScalar(int))
+        value = None
+        if self.result is not None:
+            outs = [ev.wrap_out(owner, k + 1 + i, a) for i, a in enumerate(self.result.abstracts)]
+            value = unflatten(self.result.structure, outs)
+        ended = is_code(ev, code, GO_ON)  # the condition became false: the else block runs
+        may = (exit.may & {BREAK, RETURN}) - {GO_ON}
+        if not may:
+            return self.loop.orelse()
+        broken = Exit(next(iter(may)) if len(may) == 1 else code, value, may)
+        if isinstance(owner.condition, ValueNode) or self.endless(owner):
+            return _end_break(ev, broken)
+        assert isinstance(ended, Node)
+        return branch(ev, ended, [self.loop.orelse, lambda: _end_break(ev, broken)])
+
+    def endless(self, owner: WhileNode) -> bool:
+        """True for ``while True``: it ends by break or return only."""
+        with _Trial(self.ev):
+            return self.loop.test() is True and self.loop.trip_count() is None
+
+
+def _is_leaf(value: Any) -> bool:
+    return isinstance(value, (Tensor, Scalar)) or type(value) in (bool, int, float)
+
+
+def _leaves(value: Any) -> tuple[list[Any], Structure]:
+    """The numbers and Tensors in a slot; lists and dicts count as they are (they have identity)."""
+
+    if isinstance(value, (list, dict)):
+        return [], Constant(value, (type(value), id(value)))
+    return flatten(value, _is_leaf)
+
+
+def _abstract(value: Any) -> Abstract:
+    if isinstance(value, Tensor):
+        return value._abstract
+    return AbstractScalar(kind_of(value))
+
+
+def _same_constant(a: Any, b: Any) -> bool:
+    plain = (bool, int, float, str, type(None))
+    return isinstance(a, plain) and isinstance(b, plain) and same_constant(a, b)

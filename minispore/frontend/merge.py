@@ -1,0 +1,232 @@
+"""Merging what the arms of a Switch wrote and returned.
+
+The same object stays itself; equal constants stay constants; numbers of one kind become a Scalar,
+Tensors of one dtype and shape a Tensor; containers merge item by item if they are all new in their
+arms; functions, strings and None become a Choice.  Anything else is a Conflict, an error when it
+is read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minispore.abstract import AbstractTensor
+from minispore.dtype import bool_
+from minispore.frontend.exits import (
+    RAISE,
+    RETURN,
+    Exit,
+    can_be_chosen,
+    is_number,
+    kind_of,
+    type_name,
+)
+from minispore.frontend.heap import (
+    UNSET,
+    Choice,
+    Conflict,
+    Env,
+    Region,
+    SwitchNode,
+    Unset,
+    World,
+    read_slots,
+    write_slots,
+)
+from minispore.ir.node import Node
+from minispore.symbolic import Scalar, wrap
+from minispore.tensor import Tensor
+
+if TYPE_CHECKING:
+    from minispore.frontend.evaluate import Evaluator
+
+
+class Merge:
+    """Merges what the arms of one Switch wrote and returned."""
+
+    def __init__(self, ev: Evaluator, owner: SwitchNode, results: list[tuple[Region, Exit, dict]]):
+        self.ev, self.owner, self.results = ev, owner, results
+        self.pairs: dict[tuple[int, ...], Any] = {}
+        self.partner: list[dict[int, tuple]] = [{} for _ in results]
+
+    def run(self) -> Exit:
+        ev = self.ev
+        changed: dict[int, Any] = {}
+        for _, _, changes in self.results:
+            changed.update({i: c[0] for i, c in changes.items()})
+        for i, obj in changed.items():
+            old = read_slots(obj)
+            now = [c[i][2] if i in c else old for _, _, c in self.results]
+            ev.region.touch(obj)
+            write_slots(obj, self.slots(obj, old, now))
+        return self.exit()
+
+    def slots(self, obj: Any, old: dict, now: list[dict]) -> dict:
+        """The merged slots of an object that some arm wrote."""
+        alive = [k for k in range(len(now)) if not self.dead(k, obj)]
+        if len(alive) <= 1:
+            return now[alive[0]] if alive else old
+        keys = list(dict.fromkeys(key for k in alive for key in now[k]))
+        if isinstance(obj, (list, dict, set)) and any(set(now[k]) != set(keys) for k in alive):
+            sizes = " or ".join(str(len(now[k])) for k in alive)
+            what = f"a {type(obj).__name__} has {sizes} items, depending on a Tensor"
+            return {key: Conflict(what) for key in keys} if keys else {}
+        values = {}
+        for key in keys:
+            values[key] = self.value([now[k].get(key, UNSET) for k in alive], alive)
+        return {k: v for k, v in values.items() if v is not UNSET or isinstance(obj, Env)}
+
+    def dead(self, k: int, obj: Any) -> bool:
+        """True if nobody will see what arm `k` did to `obj`."""
+        exit = self.results[k][1]
+        if isinstance(obj, World):
+            return False  # the token of an arm that raises carries its effects
+        return exit.may == {RAISE} or (exit.may == {RETURN} and obj is self.ev.frame.env)
+
+    # -------------------------------------------------------------------------- values
+
+    def value(self, values: list[Any], arms: list[int]) -> Any:
+        """One value from those of several arms; `arms` are their numbers."""
+        first = values[0]
+        if all(v is first for v in values[1:]):
+            return first
+        if any(isinstance(v, Unset) for v in values):
+            return UNSET
+        for v in values:
+            if isinstance(v, Conflict):
+                return v
+        if all(isinstance(v, Node) for v in values):
+            return self.nodes(values, arms, raw=True)
+        if all(isinstance(v, Tensor) for v in values):
+            return self.tensors(values, arms)
+        if all(is_number(v) for v in values):
+            return self.numbers(values, arms)
+        if all(is_number(v) or isinstance(v, Tensor) for v in values):
+            return self.mixed(values, arms)
+        if all(isinstance(v, tuple) for v in values):
+            return self.tuples(values, arms)
+        if all(isinstance(v, (list, dict)) for v in values):
+            return self.containers(values, arms)
+        if all(can_be_chosen(v) for v in values):
+            return self.choice(values, arms)
+        return self.conflict(values)
+
+    def conflict(self, values: list[Any]) -> Conflict:
+        kinds = ", ".join(type_name(v) for v in values)
+        where = self.owner.origin.where
+        return Conflict(
+            f"its type depends on a Tensor ({kinds}; branch at {where}): "
+            "make the arms agree in type, dtype and shape"
+        )
+
+    def nodes(self, values: list[Node], arms: list[int], raw: bool = False) -> Any:
+        """A new output of the Switch."""
+        abstract = values[0].abstract
+        if any(v.abstract != abstract for v in values):
+            return self.conflict([wrap(v) for v in values])
+        out: list[Node | None] = [None] * len(self.results)
+        for k, v in zip(arms, values, strict=True):
+            out[k] = v
+        self.owner.outs.append(tuple(out))
+        made = self.ev.wrap_out(self.owner, len(self.owner.outs) - 1, abstract)
+        if raw:
+            return made._node if isinstance(made, Tensor) else getattr(made, "node", made)
+        return made
+
+    def tensors(self, values: list[Tensor], arms: list[int]) -> Any:
+        key = tuple(map(id, values))
+        if key not in self.pairs:
+            made = self.nodes([v._node for v in values], arms)  # type: ignore[misc]
+            self.pairs[key] = made
+            self.ev.alive.extend(values)
+            if isinstance(made, Tensor) and not self.paired(values, arms):
+                where = self.owner.origin.where
+                self.ev.aliased[id(made)] = (
+                    f"this Tensor is one of two, depending on a Tensor (branch at {where}), so it "
+                    "cannot be written in place: write a .copy() of it"
+                )
+        return self.pairs[key]
+
+    def paired(self, values: list[Any], arms: list[int]) -> bool:
+        """True if each value is new in its arm, and always meets the same partners."""
+        key = tuple(map(id, values))
+        one_to_one = all(
+            self.partner[k].setdefault(id(v), key) == key for k, v in zip(arms, values, strict=True)
+        )
+        new = all(
+            id(v) in self.ev.births and self.results[k][0].encloses(self.ev.births[id(v)])
+            for k, v in zip(arms, values, strict=True)
+        )
+        return one_to_one and new
+
+    def numbers(self, values: list[Any], arms: list[int]) -> Any:
+        kinds = {kind_of(v) for v in values}
+        if len(kinds) > 1:
+            return self.conflict(values)
+        constants = [v for v in values if not isinstance(v, Scalar)]
+        if len(constants) == len(values) and len({repr(v) for v in constants}) == 1:
+            return values[0]
+        return self.nodes([self.ev.node_of(v) for v in values], arms)
+
+    def mixed(self, values: list[Any], arms: list[int]) -> Any:
+        """A bool beside a 0-d Bool Tensor is a Tensor; other numbers beside Tensors conflict."""
+        for v in values:
+            ok = kind_of(v) is bool if is_number(v) else v._abstract == AbstractTensor(bool_, ())
+            if not ok:
+                return self.conflict(values)
+        nodes = []
+        for v in values:
+            if isinstance(v, Tensor):
+                nodes.append(v._node)
+            elif isinstance(v, Scalar):
+                return self.conflict(values)
+            else:
+                nodes.append(self.ev.constant(v, bool_)._node)
+        return self.nodes(nodes, arms)  # type: ignore[arg-type]
+
+    def tuples(self, values: list[tuple], arms: list[int]) -> Any:
+        if len({(type(v), len(v)) for v in values}) > 1:
+            return self.conflict(values)
+        items = [self.value(list(column), arms) for column in zip(*values, strict=True)]
+        kind: Any = type(values[0])
+        return kind(*items) if hasattr(kind, "_fields") else kind(items)
+
+    def containers(self, values: list[Any], arms: list[int]) -> Any:
+        """Lists or dicts that are all new in their arms, item by item."""
+        kinds = {(type(v), tuple(v) if isinstance(v, dict) else len(v)) for v in values}
+        if len(kinds) > 1 or not self.paired(values, arms):
+            return self.conflict(values)
+        key = tuple(map(id, values))
+        if key not in self.pairs:
+            made: Any = self.ev.born(type(values[0])())
+            self.pairs[key] = made
+            columns = (
+                [(k, [v[k] for v in values]) for k in values[0]]
+                if isinstance(made, dict)
+                else list(enumerate(zip(*values, strict=True)))
+            )
+            write_slots(made, {k: self.value(list(column), arms) for k, column in columns})
+        return self.pairs[key]
+
+    def choice(self, values: list[Any], arms: list[int]) -> Any:
+        if all(type(v) is str for v in values) and len(set(values)) == 1:
+            return values[0]
+        if len(values) != len(self.results):
+            return self.conflict(values)
+        return Choice(self.owner.condition, tuple(values))
+
+    # -------------------------------------------------------------------------- exits
+
+    def exit(self) -> Exit:
+        exits = [e for _, e, _ in self.results]
+        alive = [k for k, e in enumerate(exits) if e.may != {RAISE}]
+        if not alive:
+            return Exit(RAISE)
+        may = frozenset().union(*(exits[k].may for k in alive))
+        returning = [k for k in alive if RETURN in exits[k].may]
+        value = self.value([exits[k].value for k in returning], returning) if returning else None
+        if len(may) == 1:
+            return Exit(next(iter(may)), value)
+        codes = [exits[k].code for k in alive]
+        code = codes[0] if len(codes) == 1 else self.numbers(codes, alive)
+        return Exit(code, value, may)
