@@ -4,8 +4,9 @@
 
 A compiled graph is kept under the *signature* of its arguments (dtypes and shapes of Tensors,
 values of constants, which arguments are the same object) together with a *guard*, a generated
-function that checks all else that it depends on and collects its inputs (frontend/capture.py).  A call
-first tries the guards of the graphs with its signature; only if none holds is the function compiled again.
+function that checks all else that it depends on and collects its inputs (frontend/capture.py).  A
+call first tries the guards of the graphs with its signature; only if none holds is the function
+compiled again.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class GraphFunction:
 
 
 def backward_graph(graph: FuncGraph) -> FuncGraph:
-    """A graph of (parameters, cotangents of float outputs) that returns those of float parameters."""
+    """A graph of (parameters, cotangents of outputs) that returns cotangents of parameters."""
     fwd, bwd, _ = J(graph)
     outputs = graph.outputs()
     params = [ParameterNode(p.name, p.abstract, p.origin) for p in graph.parameters]
@@ -323,6 +324,7 @@ class JitFunction:
 
     def __init__(self, function: Callable, options: dict[str, Any] | None = None):
         functools.update_wrapper(self, function, updated=())
+        self.__name__: str = getattr(function, "__name__", type(function).__name__)
         self.__wrapped_function__ = function
         self.options = options or {}
         self._cache: dict[tuple, list[Compiled]] = {}
@@ -451,6 +453,10 @@ class _CellCall:
     def __init__(self, cell: weakref.ref):
         self.cell = cell
         self.__name__ = type(cell()).__name__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        cell: Any = self.cell()
+        return cell(*args, **kwargs)
 
 
 def _run_cell(cell: Any, args: tuple, kwargs: dict) -> Any:

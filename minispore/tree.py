@@ -44,6 +44,31 @@ class Container:
 Structure = Leaf | Constant | Container
 
 
+@dataclass(frozen=True, slots=True)
+class Formatted:
+    """A piece of an f-string whose value is known only at run time."""
+
+    value: Any
+    conversion: int
+    spec: str
+
+    def __str__(self) -> str:
+        value = self.value
+        if self.conversion >= 0:
+            value = {"s": str, "r": repr, "a": ascii}[chr(self.conversion)](value)
+        return format(value, self.spec)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """An f-string with such pieces: str and Formatted."""
+
+    parts: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.parts))
+
+
 def constant(value: Any) -> Constant:
     """A Constant that tells 1, 1.0 and True (and 0.0 and -0.0) apart."""
     if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
@@ -61,6 +86,10 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool]) -> tuple[list[Any], Stru
             return Leaf(len(leaves) - 1)
         if type(v) in (list, tuple) or (isinstance(v, tuple) and hasattr(v, "_fields")):
             return Container(type(v), tuple(walk(item) for item in v))
+        if isinstance(v, Text):
+            return Container(Text, tuple(walk(part) for part in v.parts))
+        if isinstance(v, Formatted):
+            return Container(Formatted, (walk(v.value), constant(v.conversion), constant(v.spec)))
         if type(v) is dict:
             return Container(dict, tuple(walk(item) for item in v.values()), tuple(v))
         return constant(v)
@@ -78,6 +107,8 @@ def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
     items = [unflatten(item, leaves) for item in structure.items]
     if structure.kind is dict:
         return dict(zip(structure.keys, items, strict=True))
-    if hasattr(structure.kind, "_fields"):
+    if structure.kind is Text:
+        return "".join(map(str, items))
+    if structure.kind is Formatted or hasattr(structure.kind, "_fields"):
         return structure.kind(*items)
     return structure.kind(items)

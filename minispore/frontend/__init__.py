@@ -1,1 +1,1 @@
-"""From Python source to a typed graph: a partial evaluator of the AST (architecture in evaluate.py)."""
+"""From Python source to a typed graph: a partial evaluator of the AST (see evaluate.py)."""

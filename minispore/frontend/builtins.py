@@ -9,10 +9,11 @@ from __future__ import annotations
 import builtins
 import types
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minispore.frontend import exits
-from minispore.frontend.control import choose, truth
+from minispore.frontend.control import for_each, pick, truth
 from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.exits import is_symbolic
 from minispore.frontend.heap import Choice, Conflict
@@ -150,7 +151,7 @@ def _extreme(function: Any, is_max: bool) -> None:
         for item in items[1:]:
             a, b = ev.call(key, [item], {}), ev.call(key, [best], {})
             better = truth(ev, a > b if is_max else a < b)
-            best = choose(ev, better, [lambda item=item: item, lambda best=best: best])
+            best = pick(ev, better, item, best)
         return best
 
     _builtin(function)(handler)
@@ -169,9 +170,7 @@ def _quantifier(function: Any, is_and: bool) -> None:
                 result = result if condition is is_and else not is_and
                 continue
             rest = result
-            arms = [lambda rest=rest: rest, lambda: False] if is_and else [
-                lambda: True, lambda rest=rest: rest]  # fmt: skip
-            result = choose(ev, condition, arms)
+            result = pick(ev, condition, rest, False) if is_and else pick(ev, condition, True, rest)
         return result
 
     _builtin(function)(handler)
@@ -254,8 +253,7 @@ def _sorted(ev: Evaluator, items: Any, key: Any = None, reverse: bool = False) -
 @_builtin(isinstance)
 def _isinstance(ev: Evaluator, value: Any, kind: Any) -> Any:
     if isinstance(value, Choice):
-        options = [lambda o=o: _isinstance(ev, o, kind) for o in value.options]
-        return choose(ev, value.condition, options)
+        return for_each(ev, value, lambda o: _isinstance(ev, o, kind))
     exits.refuse_choice(value, "the argument of isinstance")
     if isinstance(value, Scalar):
         kinds = kind if isinstance(kind, tuple) else (kind,)
@@ -333,6 +331,11 @@ def _str(ev: Evaluator, value: Any = "", *rest: Any) -> Any:
     return str(value, *rest)
 
 
+def _print_with(ev: Evaluator, args: tuple, choice: Choice, sep: Any, end: Any, value: Any) -> None:
+    """Print with one alternative in the place of a Choice."""
+    _print(ev, *[value if v is choice else v for v in args], sep=sep, end=end)
+
+
 @_builtin(print)
 def _print(
     ev: Evaluator, *args: Any, sep: Any = " ", end: Any = "\n", file: Any = None, flush: Any = False
@@ -342,11 +345,7 @@ def _print(
         raise UnsupportedError("print to a file cannot be part of a compiled graph")
     for value in args:
         if isinstance(value, Choice):
-            options = [
-                lambda o=o: _print(ev, *[o if v is value else v for v in args], sep=sep, end=end)
-                for o in value.options
-            ]
-            choose(ev, value.condition, options)
+            for_each(ev, value, partial(_print_with, ev, args, value, sep, end))
             return
         exits.refuse_choice(value, "an argument of print")
     is_leaf = lambda v: isinstance(v, (Tensor, Scalar)) and not isinstance(v, Parameter)  # noqa: E731
@@ -377,7 +376,7 @@ def call_container_method(ev: Evaluator, method: Any, args: list[Any], kwargs: d
         ev.check_writable(obj)
         ev.region.touch(obj)
         args = [ev.iterate(a) if name == "extend" else a for a in args]
-        if name == "sort" and (is_symbolic(obj) or kwargs.get("key") is not None):
+        if isinstance(obj, list) and name == "sort" and (is_symbolic(obj) or kwargs.get("key")):
             obj[:] = _sorted(ev, list(obj), **kwargs)
             return None
     if isinstance(obj, str):

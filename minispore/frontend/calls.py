@@ -21,7 +21,7 @@ from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.exits import RAISE, RETURN, Peel, Raised, Unreachable, is_symbolic
 from minispore.frontend.heap import CallNode, Choice, CustomGradient, Env, Region
 from minispore.frontend.source import Code, code_of
-from minispore.ir.node import Location, Node, Origin, ParameterNode
+from minispore.ir.node import Node, ParameterNode
 from minispore.primitive import Primitive
 from minispore.symbolic import NeedConstant, Scalar, wrap
 from minispore.tensor import Tensor
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 # Modules of this package whose functions are evaluated from source, like a user's.
 _EVALUATED = ("minispore.nn", "minispore.train")
 # Modules whose functions may run while compiling, on constants: they have no hidden state.
-_PURE = ("math", "operator", "numpy", "functools", "itertools", "collections", "typing", "copy",
-         "_operator", "ml_dtypes", "builtins", "_functools", "fractions", "decimal", "string")  # fmt: skip
+_PURE = frozenset(
+    "math operator numpy functools itertools collections typing copy _operator ml_dtypes builtins "
+    "_functools fractions decimal string".split()
+)
 
 # Handlers for callables of upper rooms, by class: (evaluator, callable, args, kwargs) -> result.
 SPECIAL: list[tuple[type, Callable]] = []
@@ -41,39 +43,28 @@ SPECIAL: list[tuple[type, Callable]] = []
 
 def call(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """The result of ``function(*args, **kwargs)``."""
-    from minispore.frontend.evaluate import Closure
-
     function = control.resolve(ev, function)
     if isinstance(function, Choice):
-        options = [lambda o=o: call(ev, o, args, kwargs) for o in function.options]
-        return control.choose(ev, function.condition, options)
+        return control.for_each(ev, function, lambda f: call(ev, f, args, kwargs))
     for kind, handler in SPECIAL:
         if isinstance(function, kind):
             return handler(ev, function, args, kwargs)
-    if isinstance(function, Closure):
-        return call_python(ev, function, args, kwargs)
-    if isinstance(function, functools.partial):
-        merged = {**function.keywords, **kwargs}
-        return call(ev, function.func, [*function.args, *args], merged)
-    if isinstance(function, types.MethodType):
-        return call(ev, function.__func__, [function.__self__, *args], kwargs)
-    if isinstance(function, types.FunctionType):
-        return _call_function(ev, function, args, kwargs)
-    if isinstance(function, Primitive):
-        return native(ev, function, args, kwargs)
-    if isinstance(function, type):
-        return instantiate(ev, function, args, kwargs)
-    handler = BUILTINS.get(function) if _is_hashable(function) else None
-    if handler is not None:
-        return handler(ev, args, kwargs)
-    if isinstance(function, (types.BuiltinMethodType, types.MethodWrapperType)):
-        return call_container_method(ev, function, args, kwargs)
+    if _is_hashable(function) and function in BUILTINS:
+        return BUILTINS[function](ev, args, kwargs)
     if hasattr(type(function), "construct"):
         return call_cell(ev, function, args, kwargs)
-    method = getattr(type(function), "__call__", None)
+    method = getattr(type(function), "__call__", None)  # noqa: B004  # where it is defined matters
     if isinstance(method, types.FunctionType) and not is_trusted(type(function).__module__):
         return call(ev, method, [function, *args], kwargs)
     return native(ev, function, args, kwargs)
+
+
+def _call_partial(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    return call(ev, function.func, [*function.args, *args], {**function.keywords, **kwargs})
+
+
+def _call_method(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    return call(ev, function.__func__, [function.__self__, *args], kwargs)
 
 
 def _is_hashable(function: Any) -> bool:
@@ -106,8 +97,8 @@ def native(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]
         name = getattr(function, "__qualname__", repr(function))
         if module.split(".")[0] not in _PURE or module.startswith("numpy.random"):
             raise UnsupportedError(
-                f"'{module}.{name}' has no Python source and may have hidden state, so it cannot be "
-                "part of a compiled graph: call it outside and pass its result in"
+                f"'{module}.{name}' has no Python source and may have hidden state, so it cannot "
+                "be part of a compiled graph: call it outside and pass its result in"
             )
         if any(is_symbolic(v) for v in [*args, *kwargs.values()]):
             raise UnsupportedError(
@@ -116,6 +107,15 @@ def native(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]
             )
     out = function(*args, **kwargs)
     return ev.born(out) if isinstance(out, (list, dict, set)) else out
+
+
+def call_builtin_method(
+    ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    """A builtin function (by the table) or a method of a builtin object."""
+    if _is_hashable(function) and function in BUILTINS:
+        return BUILTINS[function](ev, args, kwargs)
+    return call_container_method(ev, function, args, kwargs)
 
 
 # ------------------------------------------------------------------------------- Python functions
@@ -325,6 +325,16 @@ def _read_parameters(
     return ev.homed(ev.outside.capture(values, path, fresh, f"{text}.{function.__name__}()"))
 
 
+SPECIAL += [
+    (functools.partial, _call_partial),
+    (types.MethodType, _call_method),
+    (types.FunctionType, _call_function),
+    (type, instantiate),
+    (types.BuiltinMethodType, call_builtin_method),
+    (types.MethodWrapperType, call_container_method),
+]
+
+
 # ------------------------------------------------------------------------------- Cells
 
 
@@ -465,6 +475,3 @@ def _build_bprop(ev: Evaluator, cell: Any, owner: CallNode, inputs: list[Any], v
         ev.phase = phase
         ev.region = owner.parent
         region.roll_back(ev.births)
-
-
-__all__ = ["Exit", "Location", "Origin", "call", "call_python", "native", "run_region"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minispore.abstract import AbstractScalar
@@ -126,7 +127,10 @@ def truth_of_all(ev: Evaluator, is_and: bool, nodes: list[ast.expr]) -> Conditio
     first = ev.truth_of(nodes[0])
     if len(nodes) == 1 or (isinstance(first, bool) and first is not is_and):
         return first
-    rest = lambda: as_value(truth_of_all(ev, is_and, nodes[1:]))  # noqa: E731
+
+    def rest() -> Any:
+        return as_value(truth_of_all(ev, is_and, nodes[1:]))
+
     if isinstance(first, bool):
         return truth(ev, rest())
     arms = [rest, lambda: False] if is_and else [lambda: True, rest]
@@ -138,7 +142,7 @@ def bool_op(ev: Evaluator, is_and: bool, nodes: list[ast.expr]) -> Any:
     value = ev.expression(nodes[0])
     if len(nodes) == 1:
         return value
-    rest = lambda: bool_op(ev, is_and, nodes[1:])  # noqa: E731
+    rest = partial(bool_op, ev, is_and, nodes[1:])
     ev.at(nodes[0])
     condition = truth(ev, value)
     if isinstance(condition, bool):
@@ -169,7 +173,17 @@ def _pick_truth(ev: Evaluator, choice: Choice, test: Callable[[Any], Any]) -> An
         return Scalar(choice.condition)
     if [test(o) for o in choice.options] == [False, True]:
         return scalar_op("ScalarNot", Scalar(choice.condition))
-    return choose(ev, choice.condition, [lambda o=o: test(o) for o in choice.options])
+    return for_each(ev, choice, test)
+
+
+def for_each(ev: Evaluator, choice: Choice, function: Callable[[Any], Any]) -> Any:
+    """``function`` of whichever alternative is picked when the graph runs."""
+    return choose(ev, choice.condition, [partial(function, o) for o in choice.options])
+
+
+def pick(ev: Evaluator, condition: Condition, if_true: Any, if_false: Any) -> Any:
+    """One of two values."""
+    return choose(ev, condition, [lambda: if_true, lambda: if_false])
 
 
 def contains(ev: Evaluator, container: Any, item: Any) -> Any:
@@ -190,7 +204,7 @@ def contains(ev: Evaluator, container: Any, item: Any) -> Any:
             return True
         if truth(ev, equal) is not False:
             found = result
-            result = choose(ev, truth(ev, equal), [lambda: True, lambda found=found: found])
+            result = pick(ev, truth(ev, equal), True, found)
     return result
 
 
@@ -225,10 +239,14 @@ def choose(ev: Evaluator, condition: Condition, arms: list[Callable[[], Any]]) -
     """The value of one of several expressions."""
     if isinstance(condition, bool):
         return arms[0 if condition else 1]()
-    exit = branch(ev, condition, [lambda arm=arm: Exit(RETURN, arm()) for arm in arms])
+    exit = branch(ev, condition, [partial(_returning, arm) for arm in arms])
     if exit.may == {RAISE}:
         raise Unreachable
     return ev.readable(exit.value, "the value of this expression")
+
+
+def _returning(expression: Callable[[], Any]) -> Exit:
+    return Exit(RETURN, expression())
 
 
 def select(

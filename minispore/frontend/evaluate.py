@@ -17,6 +17,7 @@ import operator
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from minispore.abstract import AbstractTensor
@@ -201,7 +202,7 @@ class Evaluator(GraphBuilder):
                 continue
             if GO_ON not in exit.may:
                 return exit
-            return control.go_on_if(self, exit, lambda rest=rest: self.block(rest))
+            return control.go_on_if(self, exit, partial(self.block, rest))
         return Exit(GO_ON)
 
     def statement(self, node: ast.stmt) -> Exit:
@@ -616,10 +617,8 @@ class Evaluator(GraphBuilder):
         value = self.expression(node.value)
         spec = self.expression(node.format_spec) if node.format_spec else ""
         self.at(node)
-        convert = {115: str, 114: repr, 97: ascii}.get(node.conversion)
-        if exits.is_symbolic(value):
-            return Text((Formatted(value, node.conversion, spec),))
-        return format(convert(value) if convert else value, spec)
+        piece = Formatted(value, node.conversion, spec)
+        return Text((piece,)) if exits.is_symbolic(value) else str(piece)
 
     def comprehension(self, node: Any, add: Callable[[], None]) -> None:
         """Run the loops of a comprehension in a scope of its own."""
@@ -698,8 +697,8 @@ class Evaluator(GraphBuilder):
         """Refuse to change a container that is older than the call."""
         if id(obj) in self.outside.old:
             raise TypeError(
-                f"'{self.outside.old[id(obj)]}' is older than the compiled call, so the graph cannot "
-                "change it: copy it first, or return the new value"
+                f"'{self.outside.old[id(obj)]}' is older than the compiled call, so the graph "
+                "cannot change it: copy it first, or return the new value"
             )
 
     def iterate(self, value: Any) -> list[Any]:

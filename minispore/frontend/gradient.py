@@ -1,8 +1,8 @@
 """A function under grad, while evaluating: its region, and the gradients asked for.
 
-The function is evaluated in a region whose explicit parameters are the values to differentiate by:
-the chosen arguments, in cells of their own, and the weights, whose cells hold the parameters as long
-as the function runs.  Lowering makes a Grad of it, which the `grad` stage expands by J.
+The function is evaluated in a region whose explicit parameters are the values to differentiate
+by: the chosen arguments, in cells of their own, and the weights, whose cells hold the parameters as
+long as the function runs.  Lowering makes a Grad of it, which the `grad` stage expands by J.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class World:
         self.slots: dict[Any, Any] = {"token": token}
 
 
-Heap = Any  # what slots can be read of: Env | World | list | dict | set | Tensor | an object with __dict__
+Heap = Any  # what has slots: Env, World, list, dict, set, Tensor, an object with __dict__
 
 
 def read_slots(obj: Heap) -> dict[Any, Any]:
@@ -97,8 +97,8 @@ def write_slots(obj: Heap, slots: dict[Any, Any]) -> None:
         obj.clear()
         obj.update(slots)
     else:
-        vars(obj).clear()
-        vars(obj).update(slots)
+        obj.__dict__.clear()
+        obj.__dict__.update(slots)
 
 
 class Region:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minispore.abstract import Abstract, AbstractScalar
@@ -150,8 +151,7 @@ def run_loop(ev: Evaluator, loop: Loop, count: int = 0, peeled: bool = False) ->
                     raise TypeError(f"a loop that a Tensor decides changes {why}") from None
                 again = loop.test()
                 assert isinstance(again, Node)
-                first = lambda: _iterate_once(ev, loop, count, True)  # noqa: E731
-                return branch(ev, again, [first, loop.orelse])
+                return branch(ev, again, [partial(_iterate_once, ev, loop, count), loop.orelse])
         if count >= UNROLLED and count & (count - 1) == 0:
             try:
                 return _keep_loop(ev, loop)
@@ -162,12 +162,13 @@ def run_loop(ev: Evaluator, loop: Loop, count: int = 0, peeled: bool = False) ->
         exit = loop.body()
         count += 1
         if not exit.may <= {GO_ON, CONTINUE}:
-            return after(ev, exit, lambda count=count: run_loop(ev, loop, count, peeled))
+            return after(ev, exit, partial(run_loop, ev, loop, count, peeled))
 
 
-def _iterate_once(ev: Evaluator, loop: Loop, count: int, peeled: bool) -> Exit:
+def _iterate_once(ev: Evaluator, loop: Loop, count: int) -> Exit:
+    """Peel one iteration; the rest may not need peeling again."""
     loop.step()
-    return after(ev, loop.body(), lambda: run_loop(ev, loop, count + 1, peeled))
+    return after(ev, loop.body(), lambda: run_loop(ev, loop, count + 1, True))
 
 
 def after(ev: Evaluator, exit: Exit, go: Arm) -> Exit:
@@ -308,8 +309,8 @@ class _LoopBuilder:
         if isinstance(value, Tensor):
             self.ev.born(value)
             self.ev.aliased[id(value)] = (
-                "this Tensor is carried round a loop that a Tensor decides, so it cannot be written "
-                "in place: write a .copy() of it"
+                "this Tensor is carried round a loop that a Tensor decides, so it cannot be "
+                "written in place: write a .copy() of it"
             )
         return value
 
@@ -443,7 +444,7 @@ class _LoopBuilder:
         return False
 
     def leaves(self, exit: Exit) -> bool:
-        """Carry an exit code, and the returned value, if the body can leave; True if that is new."""
+        """Carry an exit code, and the result, if the body can leave; True if that is new."""
         if exit.may <= {GO_ON, CONTINUE}:
             return False
         new = not self.code_carried

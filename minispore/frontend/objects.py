@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minispore.frontend.capture import is_trusted
-from minispore.frontend.control import choose, resolve
+from minispore.frontend.control import for_each, resolve
 from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.exits import refuse_choice
 from minispore.frontend.heap import UNSET, Choice
@@ -32,8 +32,7 @@ def get_attribute(ev: Evaluator, obj: Any, name: str) -> Any:
     """``obj.name``."""
     obj = resolve(ev, obj)
     if isinstance(obj, Choice):
-        options = [lambda o=o: get_attribute(ev, o, name) for o in obj.options]
-        return choose(ev, obj.condition, options)
+        return for_each(ev, obj, lambda o: get_attribute(ev, o, name))
     overlay = ev.world.slots.get(("attribute", id(obj), name), UNSET)
     if overlay is not UNSET:
         return ev.readable(overlay, name)
