@@ -53,9 +53,8 @@ class Formatted:
     spec: str
 
     def __str__(self) -> str:
-        value = self.value
-        if self.conversion >= 0:
-            value = {"s": str, "r": repr, "a": ascii}[chr(self.conversion)](value)
+        convert: dict[int, Callable[[Any], Any]] = {115: str, 114: repr, 97: ascii}  # !s, !r, !a
+        value = convert[self.conversion](self.value) if self.conversion >= 0 else self.value
         return format(value, self.spec)
 
 

@@ -16,7 +16,7 @@ from minispore.frontend import exits
 from minispore.frontend.control import for_each, pick, truth
 from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.exits import is_symbolic
-from minispore.frontend.heap import Choice, Conflict
+from minispore.frontend.heap import Choice, Closure, Conflict
 from minispore.frontend.loops import SymbolicRange
 from minispore.parameter import Parameter
 from minispore.primitive import REGISTRY, apply
@@ -270,8 +270,6 @@ def _issubclass(ev: Evaluator, kind: Any, base: Any) -> Any:
 
 @_builtin(type)
 def _type(ev: Evaluator, value: Any) -> Any:
-    from minispore.frontend.evaluate import Closure
-
     exits.refuse_choice(value, "the argument of type")
     if isinstance(value, Scalar):
         return value.kind

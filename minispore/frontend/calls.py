@@ -19,7 +19,7 @@ from minispore.frontend.builtins import BUILTINS, call_container_method
 from minispore.frontend.capture import is_trusted
 from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.exits import RAISE, RETURN, Peel, Raised, Unreachable, is_symbolic
-from minispore.frontend.heap import CallNode, Choice, CustomGradient, Env, Region
+from minispore.frontend.heap import CallNode, Choice, Closure, CustomGradient, Env, Frame, Region
 from minispore.frontend.source import Code, code_of
 from minispore.ir.node import Node, ParameterNode
 from minispore.primitive import Primitive
@@ -161,8 +161,6 @@ def activate(
     args: list[Any], kwargs: dict[str, Any],
 ) -> Any:  # fmt: skip
     """Run a function's body in a new frame; returns its value."""
-    from minispore.frontend.evaluate import Frame
-
     if len(ev.frames) >= ev.max_depth:
         raise RecursionError(
             f"{code.name} is called {ev.max_depth} deep while compiling: a recursion must be "
@@ -329,6 +327,7 @@ SPECIAL += [
     (functools.partial, _call_partial),
     (types.MethodType, _call_method),
     (types.FunctionType, _call_function),
+    (Closure, call_python),
     (type, instantiate),
     (types.BuiltinMethodType, call_builtin_method),
     (types.MethodWrapperType, call_container_method),

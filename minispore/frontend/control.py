@@ -142,13 +142,12 @@ def bool_op(ev: Evaluator, is_and: bool, nodes: list[ast.expr]) -> Any:
     value = ev.expression(nodes[0])
     if len(nodes) == 1:
         return value
-    rest = partial(bool_op, ev, is_and, nodes[1:])
+    rest: Callable[[], Any] = partial(bool_op, ev, is_and, nodes[1:])
     ev.at(nodes[0])
     condition = truth(ev, value)
     if isinstance(condition, bool):
         return rest() if condition is is_and else value
-    arms = [rest, lambda: value] if is_and else [lambda: value, rest]
-    return choose(ev, condition, arms)
+    return choose(ev, condition, [rest, lambda: value] if is_and else [lambda: value, rest])
 
 
 def both(ev: Evaluator, first: Any, later: Callable[[], Any]) -> Any:
@@ -161,17 +160,17 @@ def both(ev: Evaluator, first: Any, later: Callable[[], Any]) -> Any:
 
 def is_same(ev: Evaluator, a: Any, b: Any) -> Any:
     """``a is b``."""
-    for left, right in ((a, b), (b, a)):
-        if isinstance(left, Choice):
-            return _pick_truth(ev, left, lambda o, right=right: is_same(ev, o, right))
-    return a is b
+    if isinstance(a, Choice):
+        return _pick_truth(ev, a, lambda o: is_same(ev, o, b))
+    return is_same(ev, b, a) if isinstance(b, Choice) else a is b
 
 
 def _pick_truth(ev: Evaluator, choice: Choice, test: Callable[[Any], Any]) -> Any:
     """A test of a Choice: its own condition, where that decides the test."""
-    if [test(o) for o in choice.options] == [True, False]:
+    answers = [test(o) for o in choice.options]
+    if answers[0] is True and answers[1] is False:
         return Scalar(choice.condition)
-    if [test(o) for o in choice.options] == [False, True]:
+    if answers[0] is False and answers[1] is True:
         return scalar_op("ScalarNot", Scalar(choice.condition))
     return for_each(ev, choice, test)
 

@@ -16,12 +16,11 @@ import builtins
 import operator
 import types
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from minispore.abstract import AbstractTensor
-from minispore.frontend import control, exits, loops
+from minispore.frontend import calls, control, exits, loops, objects
 from minispore.frontend.capture import Outside
 from minispore.frontend.errors import UnsupportedError, locate
 from minispore.frontend.exits import (
@@ -35,11 +34,21 @@ from minispore.frontend.exits import (
     Unreachable,
 )
 from minispore.frontend.fence import location
-from minispore.frontend.heap import UNSET, Choice, Conflict, Env, OutNode, Region, Unset, World
-from minispore.frontend.source import Code, analyse
-from minispore.ir.node import NOWHERE, CNode, Location, Node, Origin, ValueNode
+from minispore.frontend.heap import (
+    UNSET,
+    Closure,
+    Conflict,
+    Env,
+    Frame,
+    OutNode,
+    Region,
+    Unset,
+    World,
+)
+from minispore.frontend.source import analyse
+from minispore.ir.node import NOWHERE, CNode, Node, Origin
 from minispore.primitive import Primitive
-from minispore.symbolic import GraphBuilder, NeedConstant, Scalar
+from minispore.symbolic import GraphBuilder, NeedConstant, Scalar, wrap
 from minispore.tensor import Tensor
 from minispore.tree import Formatted, Text
 
@@ -63,31 +72,6 @@ COMPARE: dict[type[ast.AST], Callable] = {
 UNARY: dict[type[ast.AST], Callable] = {
     ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert,
 }  # fmt: skip
-
-
-@dataclass(slots=True)
-class Frame:
-    """One activation of a user's function; `owner` is the real function whose globals it sees."""
-
-    code: Code
-    env: Env
-    owner: types.FunctionType
-    where: Location
-
-
-class Closure:
-    """A function made while evaluating: its AST and the environment where it was made."""
-
-    def __init__(
-        self, evaluator: Evaluator, code: Code, env: Env, owner: types.FunctionType,
-        defaults: list[Any], kw_defaults: dict[str, Any],
-    ):  # fmt: skip
-        self.evaluator, self.code, self.env, self.owner = evaluator, code, env, owner
-        self.defaults, self.kw_defaults = defaults, kw_defaults
-        self.__name__ = code.name
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.evaluator.call(self, list(args), kwargs)
 
 
 class Evaluator(GraphBuilder):
@@ -160,8 +144,6 @@ class Evaluator(GraphBuilder):
 
     def wrap_out(self, owner: Any, index: int, abstract: Any) -> Any:
         """Output `index` of a region, as user code sees it."""
-        from minispore.symbolic import wrap
-
         node = OutNode(owner, index, abstract, self.origin)
         self.alive.append(node)
         value = wrap(node)
@@ -674,23 +656,15 @@ class Evaluator(GraphBuilder):
     # ---------------------------------------------------------------------- objects
 
     def get_attribute(self, obj: Any, name: str) -> Any:
-        from minispore.frontend import objects
-
         return objects.get_attribute(self, obj, name)
 
     def set_attribute(self, obj: Any, name: str, value: Any) -> None:
-        from minispore.frontend import objects
-
         objects.set_attribute(self, obj, name, value)
 
     def get_item(self, obj: Any, index: Any) -> Any:
-        from minispore.frontend import objects
-
         return objects.get_item(self, obj, index)
 
     def set_item(self, obj: Any, index: Any, value: Any) -> None:
-        from minispore.frontend import objects
-
         objects.set_item(self, obj, index, value)
 
     def check_writable(self, obj: Any) -> None:
@@ -703,14 +677,10 @@ class Evaluator(GraphBuilder):
 
     def iterate(self, value: Any) -> list[Any]:
         """The items of an iterable whose length is known."""
-        from minispore.frontend import objects
-
         return objects.iterate(self, value)
 
     def call(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """The result of a call."""
-        from minispore.frontend import calls
-
         return calls.call(self, function, args, kwargs)
 
 
@@ -733,11 +703,3 @@ def _method_of_operator(function: Callable, operands: tuple) -> Any:
     if isinstance(method, types.FunctionType) and not isinstance(operands[0], (Tensor, Scalar)):
         return types.MethodType(method, operands[0])
     return None
-
-
-def abstract_of(value: Any) -> AbstractTensor:
-    """The dtype and shape of a Tensor inside a graph."""
-    return value._abstract
-
-
-__all__ = ["Choice", "Closure", "Evaluator", "Frame", "ValueNode"]

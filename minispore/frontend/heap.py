@@ -8,11 +8,14 @@ changed can be compared with what another region changed.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from minispore.abstract import Abstract
-from minispore.ir.node import FuncGraph, Node, Origin, ParameterNode
+from minispore.frontend.source import Code
+from minispore.ir.node import FuncGraph, Location, Node, Origin, ParameterNode
 from minispore.tensor import Tensor
 
 
@@ -53,6 +56,31 @@ class Env:
     def __init__(self, parent: Env | None = None):
         self.slots: dict[str, Any] = {}
         self.parent = parent
+
+
+@dataclass(slots=True)
+class Frame:
+    """One activation of a user's function; `owner` is the real function whose globals it sees."""
+
+    code: Code
+    env: Env
+    owner: types.FunctionType
+    where: Location
+
+
+class Closure:
+    """A function made while evaluating: its AST and the environment where it was made."""
+
+    def __init__(
+        self, evaluator: Any, code: Code, env: Env, owner: types.FunctionType,
+        defaults: list[Any], kw_defaults: dict[str, Any],
+    ):  # fmt: skip
+        self.evaluator, self.code, self.env, self.owner = evaluator, code, env, owner
+        self.defaults, self.kw_defaults = defaults, kw_defaults
+        self.__name__ = code.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.evaluator.call(self, list(args), kwargs)
 
 
 class World:
