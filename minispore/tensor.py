@@ -247,10 +247,10 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
         return complex(self._number("complex()"))
 
     def __index__(self) -> int:
-        """For ``range(t)``, ``items[t]``: only of integers."""
-        if not self.dtype.is_integer:
+        """For ``range(t)`` and ``items[t]``."""
+        if self.dtype.is_float:
             raise TypeError(f"only an integer Tensor can be used as an index, not {self.dtype}")
-        return self._number("the index")
+        return int(self._number("the index"))
 
     def __len__(self) -> int:
         if not self.shape:

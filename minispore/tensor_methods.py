@@ -13,7 +13,7 @@ import numpy as np
 
 from minispore import dtype as dt
 from minispore import ops
-from minispore.dtype import to_dtype
+from minispore.dtype import DType, to_dtype
 from minispore.primitive import TensorLike, as_tensor, is_number
 
 # ------------------------------------------------------------------------------ operators
@@ -30,6 +30,10 @@ def _operand(value: Any) -> Any:
         return value.item()
     if isinstance(value, (list, tuple, np.ndarray)):
         return as_tensor(value)
+    if isinstance(value, (str, bytes)):  # Python would go on to repeat it, as in "ab" * 3
+        raise TypeError(
+            f"a Tensor and {type(value).__name__} {value!r:.40} have no common operator"
+        )
     return NotImplemented
 
 
@@ -93,7 +97,7 @@ class TensorOperators(TensorLike):
         return ops.neg(self)
 
     def __pos__(self) -> Any:
-        return self
+        return ops.identity(self)
 
     def __abs__(self) -> Any:
         return ops.abs(self)
@@ -154,6 +158,11 @@ def _sizes(args: tuple) -> tuple:
     return args
 
 
+def _cast(x: Any, dtype: DType) -> Any:
+    """`x` in `dtype`, as a new Tensor also where it has that dtype already."""
+    return ops.identity(x) if x.dtype is dtype else ops.cast(x, dtype)
+
+
 class ElementMethods(TensorLike):
     """Methods that work element by element."""
 
@@ -181,7 +190,7 @@ class ElementMethods(TensorLike):
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:
         """This Tensor cast to `dtype`: a DType, its name, or a Python or NumPy type."""
-        return ops.cast(self, to_dtype(dtype))
+        return _cast(self, to_dtype(dtype))
 
     def to(self, dtype: Any) -> Any:
         """The same as ``astype``."""
@@ -189,27 +198,27 @@ class ElementMethods(TensorLike):
 
     def type_as(self, other: TensorLike) -> Any:
         """This Tensor cast to the dtype of `other`."""
-        return ops.cast(self, other.dtype)
+        return _cast(self, other.dtype)
 
     def int(self) -> Any:
         """Cast to Int32."""
-        return ops.cast(self, dt.int32)
+        return _cast(self, dt.int32)
 
     def long(self) -> Any:
         """Cast to Int64."""
-        return ops.cast(self, dt.int64)
+        return _cast(self, dt.int64)
 
     def half(self) -> Any:
         """Cast to Float16."""
-        return ops.cast(self, dt.float16)
+        return _cast(self, dt.float16)
 
     def float(self) -> Any:
         """Cast to Float32."""
-        return ops.cast(self, dt.float32)
+        return _cast(self, dt.float32)
 
     def bool(self) -> Any:
         """Cast to Bool."""
-        return ops.cast(self, dt.bool_)
+        return _cast(self, dt.bool_)
 
     def clamp(self, min: Any = None, max: Any = None) -> Any:
         """The elements limited to the range from `min` to `max`; None means no limit."""

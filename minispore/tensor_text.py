@@ -42,7 +42,7 @@ def str_of(abstract: AbstractTensor, data: np.ndarray | None) -> str:
 
 def _one_float(value: np.floating) -> str:
     """The shortest text of a number; NumPy's own differs between versions."""
-    if value == 0 or 1e-4 <= abs(value) < 1e16:
+    if value == 0 or 1e-4 <= abs(float(value)) < 1e16:
         return np.format_float_positional(value, trim="0")
     return np.format_float_scientific(value, trim="-")
 

@@ -495,7 +495,7 @@ def squeeze(input: Any, axis: Any = None) -> Any:
 
 
 def flatten(input: Any, order: str = "C", *, start_dim: int = 1, end_dim: int = -1) -> Any:
-    """Dimensions `start_dim` to `end_dim` as one; `order` "F" runs through the first one fastest.
+    """Dimensions `start_dim` to `end_dim` as one; `order` "F" reverses all dimensions first.
 
     ValueError for an axis out of range or another order.  MindSpore: ``ops.flatten``.
     """
@@ -504,7 +504,7 @@ def flatten(input: Any, order: str = "C", *, start_dim: int = 1, end_dim: int = 
     if len(x.shape) < 2:
         return reshape(x, (-1,))
     if order == "F":
-        x = transpose(x, (0, *range(len(x.shape) - 1, 0, -1)))
+        x = transpose(x, tuple(reversed(range(len(x.shape)))))
     first, last = (one_axis("flatten", d, len(x.shape)) for d in (start_dim, end_dim))
     if first > last:
         raise ValueError(f"flatten: start_dim {start_dim} is after end_dim {end_dim}")
