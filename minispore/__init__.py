@@ -1,0 +1,40 @@
+"""minispore: MindSpore's programming model, small enough to read.
+
+    import minispore as ms
+    from minispore import nn, ops
+
+Two modes over one set of primitives: PyNative runs each op at once, Graph compiles functions and
+Cells.
+"""
+
+# ruff: noqa: I001
+from minispore import context, dtype
+from minispore.context import GRAPH_MODE, PYNATIVE_MODE, get_context, set_context
+from minispore.dtype import (
+    bfloat16, bool_, double, dtype_to_nptype, float16, float32, float64, float_, half, int16,
+    int32, int64, int8, int_, pytype_to_dtype, single, uint16, uint32, uint64, uint8,
+)  # fmt: skip
+from minispore import ops
+from minispore.tensor import Tensor, from_dlpack, from_numpy, tensor
+from minispore.parameter import Parameter, ParameterTuple
+from minispore.random import get_seed, set_seed
+from minispore.autodiff.api import (
+    get_grad, grad, jacfwd, jacrev, jvp, value_and_grad, vjp,
+)  # fmt: skip
+from minispore import nn, train
+from minispore.train.serialization import load_checkpoint, load_param_into_net, save_checkpoint
+from minispore import aliases as _aliases
+
+_aliases.install()
+
+__all__ = [
+    "GRAPH_MODE", "PYNATIVE_MODE", "set_context", "get_context", "context",
+    "Tensor", "tensor", "from_numpy", "from_dlpack", "Parameter", "ParameterTuple",
+    "dtype", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64", "bfloat16", "int_", "float_", "half", "single", "double",
+    "dtype_to_nptype", "pytype_to_dtype",
+    "set_seed", "get_seed",
+    "grad", "value_and_grad", "get_grad", "vjp", "jvp", "jacfwd", "jacrev",
+    "nn", "ops", "train",
+    "save_checkpoint", "load_checkpoint", "load_param_into_net",
+]  # fmt: skip

@@ -8,7 +8,7 @@ state to their new values; ``write`` stores them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -56,6 +56,8 @@ class Optimizer(Cell):
             gradients that do not fit the parameters.
         KeyError: a dict with an unknown key, or without "params".
     """
+
+    _phase: ClassVar[str] = "update"  # the phase of the nodes that it makes in a graph
 
     def __init__(
         self,

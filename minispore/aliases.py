@@ -1,0 +1,100 @@
+"""MindSpore's module paths: one table of modules that exist only by name.
+
+A program written for MindSpore may import by paths such as ``mindspore.common.tensor`` or
+``mindspore.ops.operations``.  Each row below is such a path and the names found under it;
+``install`` makes a module of each, so that plain import statements work:
+
+    import minispore.common.dtype as mstype
+    from minispore.ops import operations as P, functional as F, composite as C
+    from minispore.ops._grad.grad_base import bprop_getters
+
+MindSpore also has what makes gradients in ``ops`` (``ops.GradOperation``); here they belong to a
+higher room than ops, and are put there by ``install`` too.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from minispore import dtype, initializer, ops
+from minispore.autodiff.api import (
+    GradOperation,
+    get_grad,
+    grad,
+    jacfwd,
+    jacrev,
+    jvp,
+    value_and_grad,
+    vjp,
+)
+from minispore.parameter import Parameter, ParameterTuple
+from minispore.primitive import Primitive, bprop_getters
+from minispore.random import get_seed, set_seed
+from minispore.tensor import Tensor, tensor
+
+GRADIENTS = {
+    function.__name__: function
+    for function in (GradOperation, get_grad, grad, jacfwd, jacrev, jvp, value_and_grad, vjp)
+}
+
+
+def binop_grad_common(x: Any, y: Any, dx: Any, dy: Any) -> tuple[Any, Any]:
+    """The cotangents of two operands, summed over the axes along which each was broadcast.
+
+    Args:
+        x, y: the operands.
+        dx, dy: cotangents of the shape that the operands have together.
+    """
+    return ops.sum_to(dx, x.shape), ops.sum_to(dy, y.shape)
+
+
+def _public(module: ModuleType) -> dict[str, Any]:
+    """The names that a module offers."""
+    names = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
+    found = {name: getattr(module, name) for name in names}
+    return {name: value for name, value in found.items() if not isinstance(value, ModuleType)}
+
+
+def _table() -> dict[str, dict[str, Any]]:
+    """Module paths, parents first, and the names found under each."""
+    operations = {**_public(ops), **GRADIENTS}
+    rules = {
+        "bprop_getters": bprop_getters, "binop_grad_common": binop_grad_common,
+        "Primitive": Primitive, "Tensor": Tensor,
+    }  # fmt: skip
+    seeds = {"set_seed": set_seed, "get_seed": get_seed}
+    tensors = {"Tensor": Tensor, "tensor": tensor}
+    parameters = {"Parameter": Parameter, "ParameterTuple": ParameterTuple}
+    return {
+        "minispore.common": {**_public(dtype), **tensors, **parameters, **seeds},
+        "minispore.common.dtype": _public(dtype),
+        "minispore.common.initializer": _public(initializer),
+        "minispore.common.parameter": parameters,
+        "minispore.common.seed": seeds,
+        "minispore.common.tensor": tensors,
+        "minispore.ops.operations": operations,
+        "minispore.ops.functional": operations,
+        "minispore.ops.composite": operations,
+        "minispore.ops._grad": {},
+        "minispore.ops._grad.grad_base": rules,
+        "minispore.ops._grad_experimental": {},
+        "minispore.ops._grad_experimental.grad_base": rules,
+    }
+
+
+def install() -> None:
+    """Make the modules of the table importable, and the gradients part of ops."""
+    vars(ops).update(GRADIENTS)
+    for path, names in _table().items():
+        module = ModuleType(path, "A path of MindSpore's; see minispore/aliases.py.")
+        module.__path__ = []  # so that a missing module below it is reported as such
+        vars(module).update(names)
+        sys.modules[path] = module
+        parent, _, name = path.rpartition(".")
+        setattr(sys.modules[parent], name, module)
+    for path in ("minispore.ops._grad.grad_base", "minispore.ops._grad_experimental.grad_base"):
+        vars(sys.modules[path]).update(
+            P=sys.modules["minispore.ops.operations"], F=sys.modules["minispore.ops.functional"]
+        )
