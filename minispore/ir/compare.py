@@ -83,7 +83,7 @@ def _graph_pairs(a: FuncGraph, b: FuncGraph) -> GraphPairs | None:
     for x, y in zip(nodes_a, nodes_b, strict=True):
         if not (
             x.abstract == y.abstract
-            and _callee_key(x.callee) == _callee_key(y.callee)
+            and callee_key(x.callee) == callee_key(y.callee)
             and len(x.inputs) == len(y.inputs)
             and all(_same_node(i, j, twin) for i, j in zip(x.inputs, y.inputs, strict=True))
         ):
@@ -101,7 +101,7 @@ def _same_node(a: Node, b: Node, twin: dict[Node, Node]) -> bool:
     return twin[a] is b
 
 
-def _callee_key(callee: Callee) -> Hashable:
+def callee_key(callee: Callee) -> Hashable:
     """What callees must have in common, their graphs aside."""
     if isinstance(callee, Primitive):
         return callee

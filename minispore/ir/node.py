@@ -277,6 +277,13 @@ def tuple_parts(node: Node) -> tuple[Node, ...] | None:
     return node.inputs if is_call_of(node, "MakeTuple") else None
 
 
+def item_index(node: Node) -> int | None:
+    """The index of a TupleGetItem; None for any other node."""
+    if isinstance(node, CNode) and isinstance(node.callee, Primitive):
+        return node.callee.attrs["index"] if node.callee.name == "TupleGetItem" else None
+    return None
+
+
 def toposort(outputs: Iterable[Node], stop: Callable[[Node], bool] | None = None) -> list[Node]:
     """All nodes that `outputs` need, each after its inputs; nodes where `stop` holds are left out.
 

@@ -32,6 +32,7 @@ from minispore.ir.node import (
     While,
     graphs_of,
     is_call_of,
+    item_index,
 )
 from minispore.ir.text import graph_names, node_names, write_node
 from minispore.primitive import Primitive
@@ -247,7 +248,7 @@ class _Checker:
         nodes = dict.fromkeys((*self.graph.parameters, *self.nodes))
         uses: Counter[tuple[Node, int | None]] = Counter({(self.graph.output, None): 1})
         for node in self.nodes:
-            uses.update((operand, _item_number(node)) for operand in node.inputs)
+            uses.update((operand, item_index(node)) for operand in node.inputs)
         for node in nodes:
             for index, item in enumerate(_items(node.abstract)):
                 count = uses[node, None] + (uses[node, index] if _is_tuple(node) else 0)
@@ -274,14 +275,6 @@ def _is_truth(abstract: Abstract) -> bool:
 
 def _is_tuple(node: Node) -> bool:
     return isinstance(node.abstract, AbstractTuple)
-
-
-def _item_number(node: Node) -> int | None:
-    """The index of a TupleGetItem; None for any other node."""
-    if is_call_of(node, "TupleGetItem"):
-        assert isinstance(node, CNode) and isinstance(node.callee, Primitive)
-        return node.callee.attrs["index"]
-    return None
 
 
 def _list(abstracts: Sequence[Abstract]) -> str:

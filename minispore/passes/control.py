@@ -1,0 +1,124 @@
+"""switch_simplify and tuple_transform: control flow whose way is known, tuples taken apart again.
+
+These rules look at graphs, which no pattern can say; each is a function of one node.
+"""
+
+from __future__ import annotations
+
+from minispore.ir.compare import same_graph
+from minispore.ir.interp import chosen
+from minispore.ir.node import (
+    CNode,
+    Node,
+    Switch,
+    ValueNode,
+    While,
+    is_call_of,
+    item_index,
+    make_tuple,
+    tuple_item,
+    tuple_parts,
+)
+from minispore.passes.rewrite import Function
+
+
+def choose_constant(node: CNode) -> Node | None:
+    """The call of the graph that a constant chooses; an index out of range is left to fail."""
+    switch, choice = node.callee, node.inputs[0]
+    assert isinstance(switch, Switch)
+    if not isinstance(choice, ValueNode):
+        return None
+    try:
+        graph = switch.graphs[chosen(switch, choice.value)]
+    except IndexError:
+        return None
+    return CNode(graph, node.inputs[1:], node.abstract, node.origin.made_by("choose_constant"))
+
+
+def merge_equal_arms(node: CNode) -> Node | None:
+    """The call of an arm, if both are the same."""
+    switch = node.callee
+    assert isinstance(switch, Switch)
+    if len(switch.graphs) != 2 or not same_graph(*switch.graphs):
+        return None
+    origin = node.origin.made_by("merge_equal_arms")
+    return CNode(switch.graphs[0], node.inputs[1:], node.abstract, origin)
+
+
+def swap_arms(node: CNode) -> Node | None:
+    """The arms the other way round, without the `not` of the condition."""
+    switch, choice = node.callee, node.inputs[0]
+    assert isinstance(switch, Switch)
+    if not (is_call_of(choice, "LogicalNot") or is_call_of(choice, "ScalarNot")):
+        return None
+    if choice.inputs[0].abstract != choice.abstract:
+        return None  # `not` of a number is not a choice of graphs
+    inputs = (choice.inputs[0], *node.inputs[1:])
+    origin = node.origin.made_by("swap_arms")
+    return CNode(Switch(switch.graphs[::-1]), inputs, node.abstract, origin)
+
+
+def skip_loop(node: CNode) -> Node | None:
+    """The first carry, where the loop is never entered."""
+    loop = node.callee
+    assert isinstance(loop, While)
+    test = loop.cond.output
+    if loop.trip_count != 0 and not (isinstance(test, ValueNode) and not test.value):
+        return None
+    return make_tuple(node.inputs[loop.n_const :], node.origin.made_by("skip_loop"))
+
+
+def unroll_single_trip(node: CNode) -> Node | None:
+    """The call of the body, where the loop runs once."""
+    loop = node.callee
+    assert isinstance(loop, While)
+    if loop.trip_count != 1:
+        return None
+    origin = node.origin.made_by("unroll_single_trip")
+    return CNode(loop.body, node.inputs, node.abstract, origin)
+
+
+def item_of_tuple(node: CNode) -> Node | None:
+    """The part of a MakeTuple that a TupleGetItem takes."""
+    parts, index = tuple_parts(node.inputs[0]), item_index(node)
+    return None if parts is None or index is None else parts[index]
+
+
+def invariant_carry(node: CNode) -> Node | None:
+    """What a While was given, where its body returns the item as it is."""
+    loop_node, index = node.inputs[0], item_index(node)
+    if not (isinstance(loop_node, CNode) and isinstance(loop_node.callee, While)):
+        return None
+    assert index is not None
+    loop = loop_node.callee
+    position = loop.n_const + index
+    if tuple_item(loop.body.output, index) is not loop.body.parameters[position]:
+        return None
+    return loop_node.inputs[position]
+
+
+def same_tuple(node: CNode) -> Node | None:
+    """A tuple, where all its items are put together again."""
+    if not node.inputs or item_index(node.inputs[0]) is None:
+        return None
+    whole = node.inputs[0].inputs[0]
+    for i, part in enumerate(node.inputs):
+        if item_index(part) != i or part.inputs[0] is not whole:
+            return None
+    return whole
+
+
+SWITCH_RULES = (
+    Function("choose_constant", "switch(True, f, g) -> f", ("Switch",), choose_constant),
+    Function("merge_equal_arms", "switch(c, f, f) -> f", ("Switch",), merge_equal_arms),
+    Function("swap_arms", "switch(not c, f, g) -> switch(c, g, f)", ("Switch",), swap_arms),
+    Function("skip_loop", "while(False, body)(x) -> x", ("While",), skip_loop),
+    Function("unroll_single_trip", "while, once -> body", ("While",), unroll_single_trip),
+)
+
+TUPLE_RULES = (
+    Function("item_of_tuple", "(x, y)[0] -> x", ("TupleGetItem",), item_of_tuple),
+    Function("invariant_carry", "while(x)[0] -> x, if the body keeps x", ("TupleGetItem",),
+             invariant_carry),
+    Function("same_tuple", "(t[0], t[1]) -> t", ("MakeTuple",), same_tuple),
+)  # fmt: skip

@@ -1,0 +1,68 @@
+"""cse: nodes that compute the same thing become one (common-subexpression elimination).
+
+Two nodes are the same if they have one callee and the same operands: nodes by identity, constants
+by type and bits, in any order where the primitive commutes.  Effects are told apart by their Token
+and never merged, and neither is anything with a Stack, which has one use.  Draws of random numbers
+differ in their counter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from minispore.abstract import STACK, TOKEN, Abstract, AbstractTuple
+from minispore.ir.compare import callee_key, constant_key
+from minispore.ir.node import CNode, FuncGraph, Node, ValueNode, graphs_of
+from minispore.passes.pattern import COMMUTATIVE
+from minispore.passes.rewrite import (
+    Fire,
+    GraphMap,
+    Log,
+    Parts,
+    callee_name,
+    rebuild_graphs,
+    with_inputs,
+)
+
+LAW = "the same node twice -> once"
+
+
+def cse(graph: FuncGraph, log: Log | None = None) -> FuncGraph:
+    """Merge equal nodes of each graph."""
+
+    def rebuild(g: FuncGraph, nodes: list[Node], new: GraphMap) -> Parts:
+        memo: dict[Node, Node] = {}
+        first: dict[Hashable, Node] = {}
+        constants: dict[Node, Hashable] = {}
+        for node in nodes:
+            memo[node] = node
+            if isinstance(node, ValueNode):
+                constants[node] = constant_key(node)
+            elif isinstance(node, CNode):
+                rebuilt = memo[node] = with_inputs(node, memo, new)
+                if is_linear(rebuilt):
+                    continue
+                memo[node] = first.setdefault(_key(rebuilt, constants), rebuilt)
+                if memo[node] is not rebuilt and log is not None:
+                    log.append(Fire("merge_equal_nodes", LAW, rebuilt, memo[node], g))
+        return g.parameters, memo[g.output]
+
+    return rebuild_graphs(graph, rebuild)
+
+
+def is_linear(node: CNode) -> bool:
+    """True for nodes that take or give a Token or a Stack: each is one event, not one value."""
+    return _is_linear(node.abstract) or any(_is_linear(i.abstract) for i in node.inputs)
+
+
+def _is_linear(abstract: Abstract) -> bool:
+    if isinstance(abstract, AbstractTuple):
+        return any(map(_is_linear, abstract.items))
+    return abstract in (TOKEN, STACK)
+
+
+def _key(node: CNode, constants: dict[Node, Hashable]) -> Hashable:
+    operands = [constants.get(i, id(i)) for i in node.inputs]
+    if callee_name(node) in COMMUTATIVE:
+        operands.sort(key=hash)
+    return (callee_key(node.callee), graphs_of(node.callee), *operands)

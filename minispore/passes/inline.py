@@ -1,0 +1,82 @@
+"""inline: a call of a graph becomes the graph's body.
+
+Until here the user's functions and Cells are calls, so that equal blocks are evaluated and
+differentiated once; from here on there is one graph to optimise.  Not inlined: graphs that call
+themselves, graphs with a gradient of their own while a Grad is still to be expanded, and calls that
+would make a graph larger than MAX_NODES.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minispore.ir.node import CNode, FuncGraph, Grad, Node, graphs_of
+from minispore.passes.rewrite import Fire, GraphMap, Log, Parts, call_groups, rebuild_graphs
+from minispore.passes.rewrite import with_inputs as _with_inputs
+
+MAX_NODES = 100_000
+LAW = "a call of a graph -> its body"
+
+
+def inline(graph: FuncGraph, log: Log | None = None) -> FuncGraph:
+    """Replace calls by the bodies of the graphs called."""
+    kept = _not_to_inline(graph)
+    sizes: dict[FuncGraph, int] = {}
+
+    def rebuild(g: FuncGraph, nodes: list[Node], new: GraphMap) -> Parts:
+        memo: dict[Node, Node] = {}
+        size = len(nodes)
+        for node in nodes:
+            memo[node] = node
+            if not isinstance(node, CNode):
+                continue
+            call = memo[node] = _with_inputs(node, memo, new)
+            callee = node.callee
+            if isinstance(callee, FuncGraph) and callee not in kept:
+                size += sizes[callee]
+                if size > MAX_NODES:
+                    size -= sizes[callee]
+                    continue
+                memo[node] = copy_body(new.get(callee, callee), call.inputs)
+                if log is not None:
+                    log.append(Fire("inline", LAW, call, memo[node], g))
+        sizes[g] = size
+        return g.parameters, memo[g.output]
+
+    return rebuild_graphs(graph, rebuild)
+
+
+def copy_body(graph: FuncGraph, operands: Sequence[Node]) -> Node:
+    """The output of a copy of all nodes, on `operands`.
+
+    A copy also of what depends on no parameter: a Stack must not be shared by two copies.
+    """
+    memo: dict[Node, Node] = dict(zip(graph.parameters, operands, strict=True))
+    for node in graph.nodes():
+        if isinstance(node, CNode):
+            inputs = [memo[i] for i in node.inputs]
+            memo[node] = CNode(node.callee, inputs, node.abstract, node.origin)
+        else:
+            memo.setdefault(node, node)
+    return memo[graph.output]
+
+
+def has_grad(graph: FuncGraph) -> bool:
+    """True if a Grad is still to be expanded somewhere."""
+    return any(
+        isinstance(n, CNode) and isinstance(n.callee, Grad)
+        for g in graph.graphs(with_bprop=True)
+        for n in g.nodes()
+    )
+
+
+def _not_to_inline(entry: FuncGraph) -> set[FuncGraph]:
+    """Recursive graphs; those with a bprop, before J."""
+    kept: set[FuncGraph] = set()
+    before_grad = has_grad(entry)
+    for group in call_groups(entry):
+        for g, nodes in group.items():
+            calls = {h for n in nodes if isinstance(n, CNode) for h in graphs_of(n.callee)}
+            if not calls.isdisjoint(group) or (before_grad and g.bprop is not None):
+                kept.add(g)
+    return kept

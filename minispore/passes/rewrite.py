@@ -1,0 +1,233 @@
+"""The driver of all passes: one bottom-up sweep over every graph, and the log of what fired.
+
+Nodes are immutable, so a sweep makes a new graph where something changed and keeps the old one,
+object and all, where nothing did: "did this pass do anything" is ``after is not before``.  A node
+that is rebuilt only because an operand changed keeps its origin; one that a rule made says so
+(``origin.rule``).  Every graph is rewritten once per sweep, however many nodes call it; graphs that
+call each other in a circle are rebuilt together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from minispore.ir.node import (
+    CNode,
+    FuncGraph,
+    Location,
+    Node,
+    ParameterNode,
+    Rebuilder,
+    graphs_of,
+    with_graphs,
+)
+from minispore.passes.pattern import Rule
+from minispore.primitive import Primitive
+
+MAX_FIRES_AT_A_NODE = 20  # a rule's result is tried again, but not for ever
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """One rewrite: the rule and its law, the node before and after, in which graph."""
+
+    rule: str
+    law: str
+    before: Node
+    after: Node
+    graph: FuncGraph
+    pass_name: str = ""
+    round: int = 0
+
+    @property
+    def where(self) -> Location | None:
+        """The user's line."""
+        return self.before.origin.where
+
+    def __str__(self) -> str:
+        where = f" at {self.where}" if self.where else ""
+        return f"{self.rule}: {self.law} in @{self.graph.name}{where}"
+
+
+Log = list[Fire]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A rule where no pattern can say it: a function of the node, or None if it does not fire.
+
+    `primitives`: the callees at which it is tried: names, "Switch", "While", "call", "*" for all.
+    """
+
+    name: str
+    law: str
+    primitives: tuple[str, ...]
+    apply: Callable[[CNode], Node | None]
+
+
+NodeRule = Rule | Function
+
+
+def rewrite(graph: FuncGraph, rules: Iterable[NodeRule], log: Log | None = None) -> FuncGraph:
+    """One sweep of rules over a graph and all that it reaches.
+
+    Operands first; at each node the rules are tried in order until none fires.  A replacement of
+    another type is refused.  Returns `graph` itself if no rule fired.
+    """
+    table: dict[str, list[NodeRule]] = {}
+    for rule in rules:
+        for name in rule.primitives:
+            table.setdefault(name, []).append(rule)
+
+    def sweep(g: FuncGraph, nodes: list[Node], new: GraphMap) -> Parts:
+        memo: dict[Node, Node] = {}
+        for node in nodes:
+            memo[node] = node
+            if isinstance(node, CNode):
+                rebuilt = with_inputs(node, memo, new)
+                memo[node] = _rewrite_node(rebuilt, table, g, log)
+        return g.parameters, memo[g.output]
+
+    return rebuild_graphs(graph, sweep)
+
+
+def _rewrite_node(
+    node: CNode, table: dict[str, list[NodeRule]], graph: FuncGraph, log: Log | None
+) -> Node:
+    current: Node = node
+    for _ in range(MAX_FIRES_AT_A_NODE):
+        fired = False
+        for rule in _rules_for(current, table):
+            assert isinstance(current, CNode)
+            new = rule.apply(current)
+            if new is None or new is current or new.abstract != current.abstract:
+                continue
+            if log is not None:
+                log.append(Fire(rule.name, rule.law, current, new, graph))
+            current, fired = new, True
+            break
+        if not fired:
+            break
+    return current
+
+
+def _rules_for(node: Node, table: dict[str, list[NodeRule]]) -> Sequence[NodeRule]:
+    if not isinstance(node, CNode):
+        return ()
+    rules = table.get(callee_name(node), ())
+    everywhere = table.get("*")
+    return [*rules, *everywhere] if everywhere else rules
+
+
+def callee_name(node: CNode) -> str:
+    """A primitive's name, or "call", "Switch", "While", "Grad"."""
+    if isinstance(node.callee, Primitive):
+        return node.callee.name
+    return "call" if isinstance(node.callee, FuncGraph) else type(node.callee).__name__
+
+
+# -------------------------------------------------------------------- rebuilding many graphs
+
+GraphMap = dict[FuncGraph, FuncGraph]
+Parts = tuple[Sequence[ParameterNode], Node]  # the parameters and the output of a graph
+Rebuild = Callable[[FuncGraph, list[Node], GraphMap], Parts]
+
+
+def with_inputs(node: CNode, memo: dict[Node, Node], graphs: GraphMap) -> CNode:
+    """The node on rewritten operands and graphs; the node itself if none changed."""
+    inputs = tuple([memo[i] for i in node.inputs])
+    callee = node.callee
+    if not isinstance(callee, Primitive):
+        callee = with_graphs(callee, tuple(graphs.get(g, g) for g in graphs_of(callee)))
+    if inputs == node.inputs and callee is node.callee:
+        return node
+    return CNode(callee, inputs, node.abstract, node.origin)
+
+
+def rebuild_graphs(entry: FuncGraph, rebuild: Rebuild) -> FuncGraph:
+    """Apply `rebuild` to every graph that `entry` reaches, callees first; returns the new entry.
+
+    ``rebuild(graph, nodes, new)`` gives the new parameters and output; `nodes` is
+    ``graph.nodes()``, `new` maps the graphs that have been rebuilt.  A graph of which nothing
+    changed is kept.
+    """
+    new: GraphMap = {}
+    for group in call_groups(entry):
+        parts = {g: rebuild(g, nodes, new) for g, nodes in group.items()}
+        changed = [
+            g
+            for g, (parameters, output) in parts.items()
+            if output is not g.output or tuple(parameters) != g.parameters or g.bprop in new
+        ]
+        if not changed:
+            continue
+        for g, (parameters, _) in parts.items():
+            new[g] = FuncGraph(g.name, parameters, None, g.origin, g.scope_kind)
+        for g, (_, output) in parts.items():
+            if len(group) > 1 or _calls_itself(g, group[g]):
+                output = _with_callees(output, new)
+            new[g].set_output(output)
+            new[g].bprop = new.get(g.bprop, g.bprop) if g.bprop else None
+    return new.get(entry, entry)
+
+
+def _calls_itself(graph: FuncGraph, nodes: list[Node]) -> bool:
+    return any(graph in graphs_of(n.callee) for n in nodes if isinstance(n, CNode))
+
+
+def _with_callees(output: Node, new: GraphMap) -> Node:
+    """The node with old graphs replaced by new ones, where graphs call each other in a circle."""
+    rebuild = Rebuilder()
+    for node in FuncGraph("", (), output).nodes():
+        if isinstance(node, CNode):
+            memo = {i: rebuild.memo[id(i)] for i in node.inputs}
+            rebuild.substitute(node, with_inputs(node, memo, new))
+        else:
+            rebuild.substitute(node, node)
+    return rebuild.memo[id(output)]
+
+
+def call_groups(entry: FuncGraph) -> Iterator[dict[FuncGraph, list[Node]]]:
+    """The graphs that `entry` reaches with their nodes, callees first.
+
+    Graphs that call each other in a circle are one group (Tarjan's algorithm, on a stack of its
+    own: calls may be nested deeper than Python's).
+    """
+    nodes: dict[FuncGraph, list[Node]] = {}
+    low: dict[FuncGraph, int] = {}  # the earliest graph of the open ones that it reaches
+    open_graphs: list[FuncGraph] = []
+    work: list[tuple[FuncGraph, int, Iterator[FuncGraph]]] = []
+
+    def enter(g: FuncGraph) -> None:
+        nodes[g] = g.nodes()
+        low[g] = len(low)
+        open_graphs.append(g)
+        work.append((g, low[g], iter(callees(g, nodes[g]))))
+
+    enter(entry)
+    closed: set[FuncGraph] = set()
+    while work:
+        graph, number, rest = work[-1]
+        for callee in rest:
+            if callee not in low:
+                enter(callee)
+                break
+            if callee not in closed:
+                low[graph] = min(low[graph], low[callee])
+        else:
+            work.pop()
+            if work:
+                caller = work[-1][0]
+                low[caller] = min(low[caller], low[graph])
+            if low[graph] == number:
+                group = open_graphs[open_graphs.index(graph) :]
+                del open_graphs[-len(group) :]
+                closed.update(group)
+                yield {g: nodes[g] for g in group}
+
+
+def callees(graph: FuncGraph, nodes: list[Node]) -> list[FuncGraph]:
+    """The graphs that a graph refers to, its own gradient's included."""
+    found = {g: None for n in nodes if isinstance(n, CNode) for g in graphs_of(n.callee)}
+    return [*found, graph.bprop] if graph.bprop is not None else [*found]
