@@ -5,7 +5,8 @@ are compared with ``is`` or ``==``; ``str`` prints MindSpore's form (``Float32``
 
 Promotion follows MindSpore (``mindspore.ops`` operators, checked on 2.10): bool < integers <
 floats; two integers of mixed sign widen; an integer with a float takes the float's type, and a
-Python number adapts to the Tensor's type inside its class.
+Python number adapts to the Tensor's type inside its class.  MindSpore refuses most mixes with
+UInt16 and wider; here they follow the same rules.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import numpy as np
 __all__ = [
     "DType", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64", "bfloat16", "from_numpy", "of_python", "promote",
-    "promote_scalar", "dtype_to_nptype", "pytype_to_dtype", "to_dtype", "int_", "float_", "half",
-    "single", "double",
+    "promote_scalar", "dtype_to_nptype", "dtype_to_pytype", "pytype_to_dtype", "to_dtype", "int_",
+    "float_", "half", "single", "double", "byte", "short", "intc", "intp", "long", "ubyte",
+    "ushort", "uintc", "uintp", "uint", "Type", "number_type", "float_type", "int_type",
+    "uint_type",
 ]  # fmt: skip
 
 
@@ -42,13 +45,8 @@ class DType:
         return self.kind in ("int", "uint")
 
     def __str__(self) -> str:
-        return (
-            "BFloat16"
-            if self.name == "bfloat16"
-            else self.name.replace("ui", "UI").capitalize()
-            if self.kind != "uint"
-            else "UInt" + self.name[4:]
-        )
+        word = self.name.rstrip("0123456789")
+        return {"uint": "UInt", "bfloat": "BFloat"}.get(word, word.title()) + self.name[len(word) :]
 
     def __repr__(self) -> str:
         return f"minispore.{self.name}"
@@ -71,11 +69,17 @@ float16, float32, float64 = (
 bfloat16 = DType("bfloat16", np.dtype(ml_dtypes.bfloat16), "float")
 
 int_, float_, half, single, double = int64, float32, float16, float32, float64
+byte, short, intc, intp, long = int8, int16, int32, int64, int64
+ubyte, ushort, uintc, uintp, uint = uint8, uint16, uint32, uint64, uint64
 
 ALL = (
     bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
     float16, float32, float64, bfloat16,
 )  # fmt: skip
+int_type, uint_type = (int8, int16, int32, int64), (uint8, uint16, uint32, uint64)
+float_type = (float16, float32, float64, bfloat16)
+number_type = int_type + uint_type + float_type
+Type = DType
 _BY_NUMPY = {d.numpy: d for d in ALL}
 _NAMES = {d.name: d for d in ALL}
 
@@ -104,10 +108,16 @@ def dtype_to_nptype(dtype: DType) -> type:
     return dtype.numpy.type
 
 
+def dtype_to_pytype(dtype: DType) -> type:
+    """bool, int or float: the Python type of an element, as in ``mindspore.dtype_to_pytype``."""
+    return bool if dtype is bool_ else float if dtype.is_float else int
+
+
 def pytype_to_dtype(kind: type) -> DType:
-    """The DType of a Python or NumPy type, as in ``mindspore.pytype_to_dtype``."""
-    if kind in (bool, int, float):
-        return of_python(kind)
+    """The DType that holds all of a Python or NumPy type, as in ``mindspore.pytype_to_dtype``.
+
+    A Python float is Float64 here, although ``Tensor(1.5)`` is Float32.
+    """
     return from_numpy(np.dtype(kind))
 
 
