@@ -166,6 +166,15 @@ def test_parameters_in_lists_are_not_registered():
     assert names(cell) == [] and list(cell.cells()) == []
 
 
+def test_a_tuple_does_not_hide_a_parameter():
+    cell = nn.Cell()
+    cell.a = param()
+    with pytest.raises(KeyError, match="has a Parameter 'a' already"):
+        cell.pair = ParameterTuple([param("a")])
+    cell.again = ParameterTuple([cell.a])
+    assert names(cell) == ["a"]
+
+
 def test_without_auto_prefix_names_stay():
     cell = nn.Cell(auto_prefix=False)
     cell.a = dense()
@@ -486,6 +495,20 @@ def test_inside_a_bprop_cell_no_other_gradient_flows():
         out = cell(x, y)
     dx, dw = tape.backward([out], [ops.ones_like(out)], keys)
     assert dx.item() == 10.0 and dw is None
+
+
+def test_a_bprop_knows_of_single_tensors_only():
+    class Lists(nn.Cell):
+        def construct(self, x):
+            return [x]
+
+        def bprop(self, x, out, dout):
+            return dout
+
+    x = Tensor([1.0])
+    for argument in (x, [x], (x, x)):
+        with pytest.raises(TypeError, match="Lists has a bprop, which knows of single Tensors"):
+            Lists()(argument)
 
 
 @pytest.mark.parametrize(

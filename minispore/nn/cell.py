@@ -162,7 +162,8 @@ class Cell:
     def _set_parameter_tuple(self, params: ParameterTuple) -> None:
         self._check_initialized()
         for param in params:
-            self._params[param.name] = param
+            if self._params.setdefault(param.name, param) is not param:
+                raise KeyError(f"{type(self).__name__} has a Parameter '{param.name}' already")
 
     def _set_cell(self, name: str, cell: Cell) -> None:
         self._check_initialized()
@@ -362,6 +363,13 @@ def call_with_bprop(cell: Cell, args: tuple, kwargs: dict) -> Any:
     bound.apply_defaults()  # bprop takes all inputs, those with a default too
     with pause_tapes():
         output = cell.construct(*bound.args, **bound.kwargs)
+    outputs = output if isinstance(output, tuple) else (output,)
+    for value in (*bound.args, *outputs):
+        if isinstance(value, (tuple, list, dict)):
+            raise TypeError(
+                f"{type(cell).__name__} has a bprop, which knows of single Tensors only: pass and "
+                f"return Tensors, not a {type(value).__name__} of them"
+            )
     return record_custom(_OwnGradient(cell), bound.args, output)
 
 
