@@ -30,6 +30,7 @@ from minispore.context import GRAPH_MODE, get_context
 from minispore.parameter import Parameter, ParameterTuple
 from minispore.primitive import is_tracing
 from minispore.tensor import Tensor
+from minispore.tree import flatten
 
 Self = TypeVar("Self", bound="Cell")
 
@@ -365,7 +366,7 @@ def call_with_bprop(cell: Cell, args: tuple, kwargs: dict) -> Any:
         output = cell.construct(*bound.args, **bound.kwargs)
     outputs = output if isinstance(output, tuple) else (output,)
     for value in (*bound.args, *outputs):
-        if isinstance(value, (tuple, list, dict)):
+        if not isinstance(value, Tensor) and flatten(value, lambda v: isinstance(v, Tensor))[0]:
             raise TypeError(
                 f"{type(cell).__name__} has a bprop, which knows of single Tensors only: pass and "
                 f"return Tensors, not a {type(value).__name__} of them"
