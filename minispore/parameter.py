@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -18,6 +19,17 @@ from minispore.primitive import is_number
 from minispore.tensor import Tensor
 
 _number = itertools.count(2).__next__  # MindSpore's first automatic name is Parameter#2
+
+
+def _writing(name: str) -> Any:
+    """The operator of ``p += x``: computes, and writes the result into the Parameter."""
+    compute = getattr(operator, name)
+
+    def method(self: Parameter, other: Any) -> Parameter:
+        return self._store(compute(self, other))
+
+    method.__doc__ = f"operator.{name}, in place."
+    return method
 
 
 class Parameter(Tensor):
@@ -139,28 +151,9 @@ class Parameter(Tensor):
         twin.has_given_name = self.has_given_name
         return twin
 
-    # ------------------------------------------------------------------------- `p += x` writes
-
-    def __iadd__(self, other: Any) -> Parameter:
-        return self._store(self + other)
-
-    def __isub__(self, other: Any) -> Parameter:
-        return self._store(self - other)
-
-    def __imul__(self, other: Any) -> Parameter:
-        return self._store(self * other)
-
-    def __itruediv__(self, other: Any) -> Parameter:
-        return self._store(self / other)
-
-    def __ifloordiv__(self, other: Any) -> Parameter:
-        return self._store(self // other)
-
-    def __imod__(self, other: Any) -> Parameter:
-        return self._store(self % other)
-
-    def __ipow__(self, other: Any) -> Parameter:
-        return self._store(self**other)
+    __iadd__, __isub__, __imul__ = map(_writing, ("add", "sub", "mul"))
+    __itruediv__, __ifloordiv__ = map(_writing, ("truediv", "floordiv"))
+    __imod__, __ipow__ = map(_writing, ("mod", "pow"))
 
     def __reduce__(self) -> tuple:
         return _restored, (self._array("the pickled form"), dict(self.__dict__))

@@ -144,6 +144,9 @@ class Handler(Protocol):
     def constant(self, value: Any, dtype: DType | None) -> Any:
         """A Tensor that holds a Python number or nested list, or an ndarray."""
 
+    def write(self, cell: Any, value: Any) -> None:
+        """Give the Tensor `cell` the value of another Tensor, of the same dtype and shape."""
+
 
 class _Handlers(threading.local):
     def __init__(self) -> None:

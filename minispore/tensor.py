@@ -66,6 +66,7 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
     __slots__ = ("_data", "_node", "_key", "_init", "__weakref__")
     _data: Any
     _node: Node | None
+    _key: int
 
     def __init__(
         self,
@@ -295,7 +296,7 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
         if not isinstance(array, np.ndarray):
             raise TypeError(f"from_numpy takes an ndarray, not {type(array).__name__}")
         dtype = dt.from_numpy(array.dtype)
-        return Tensor._wrap(np.require(array, dtype.numpy, "CA"))
+        return Tensor._wrap(np.require(array, dtype.numpy, ["C", "A"]))
 
     @staticmethod
     def from_dlpack(source: Any) -> Tensor:
@@ -341,12 +342,12 @@ class EagerHandler:
     """Evaluates a primitive at once, in NumPy, and tells the tapes."""
 
     def bind(self, prim: Primitive, args: tuple) -> Any:
-        arrays = [a._data if isinstance(a, TensorLike) else a for a in args]
-        abstracts = [a._abstract if isinstance(a, TensorLike) else a for a in args]
+        arrays = [a._data if isinstance(a, Tensor) else a for a in args]
+        abstracts = [a._abstract if isinstance(a, Tensor) else a for a in args]
         if prim.effect:
             prim.eval(None, *arrays)
             return None
-        expected = prim.infer(*abstracts)
+        expected: Any = prim.infer(*abstracts)
         with np.errstate(all="ignore"):
             value = prim.eval(*arrays)
         if isinstance(value, tuple):

@@ -7,6 +7,7 @@ str:  [1. 2.]
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,7 @@ def str_of(abstract: AbstractTensor, data: np.ndarray | None) -> str:
     return str(data)
 
 
-def _one_float(value: np.floating) -> str:
+def _one_float(value: Any) -> str:
     """The shortest text of a number; NumPy's own differs between versions."""
     if value == 0 or 1e-4 <= abs(float(value)) < 1e16:
         return np.format_float_positional(value, trim="0")
