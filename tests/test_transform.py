@@ -222,7 +222,9 @@ def double_recursion(x, m):
 
 def recursion_in_a_loop(x, m):
     def step(f, x, y):
-        return m.choose(y < 3.0, lambda x, y: f(x, y * 1.5 + x) * m.sin(y), lambda x, y: y * x, x, y)
+        return m.choose(
+            y < 3.0, lambda x, y: f(x, y * 1.5 + x) * m.sin(y), lambda x, y: y * x, x, y
+        )
 
     f = m.recursive("g", step)
     (y,) = m.loop(lambda k, y: y < 9.0, lambda k, y: (f(k, y) * 0.1 + y * 1.7,), (x,), (x,))
