@@ -16,6 +16,7 @@ import os
 import threading
 import types
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,12 +25,15 @@ import numpy as np
 
 from minispore import context
 from minispore.abstract import Abstract
+from minispore.autodiff import api
 from minispore.autodiff.tape import record_custom
 from minispore.autodiff.transform import J, expand_grad, set_evaluator
 from minispore.engine import Executable, compile_plan
 from minispore.frontend import calls
+from minispore.frontend.builtins import BUILTINS
 from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.evaluate import Evaluator
+from minispore.frontend.gradient import call_gradient
 from minispore.frontend.heap import Choice, Conflict
 from minispore.frontend.lower import Lowering
 from minispore.ir.node import CNode, FuncGraph, Grad, Node, ParameterNode, ValueNode, tuple_item
@@ -467,6 +471,30 @@ def _compile_cell(cell: Any, args: tuple, kwargs: dict) -> None:
     _jit_of_cell(cell).compile(*args, **kwargs)
 
 
+_gradients: OrderedDict[Any, JitFunction] = OrderedDict()  # the gradients used last
+
+
+def _run_gradient(gradient: Any, args: tuple, kwargs: dict) -> Any:
+    """A GradFunction called in GRAPH_MODE; equal ones share their graphs."""
+    found = _gradients.pop(gradient, None) or JitFunction(gradient)
+    _gradients[gradient] = found
+    if len(_gradients) > 64:
+        _gradients.popitem(last=False)
+    return found(*args, **kwargs)
+
+
+def _call_grad_operation(ev: Evaluator, operation: Any, args: list, kwargs: dict) -> Any:
+    """``GradOperation(...)(net)`` inside a graph: its default weights are read at each call."""
+    function, weights = (*args, kwargs.get("weights"))[:2]
+    if operation.get_by_list and weights is None and hasattr(function, "trainable_params"):
+        weights = tuple(ev.call(ev.get_attribute(function, "trainable_params"), [], {}))
+    return ev.born(operation(function, weights))
+
+
+def _refuse(name: str, ev: Evaluator, args: list, kwargs: dict) -> Any:
+    raise UnsupportedError(f"'{name}' cannot be part of a compiled graph yet: use grad")
+
+
 def graph_of_rule(rule: Callable, abstracts: list[Abstract]) -> FuncGraph:
     """The graph of a user's gradient rule; an int stands where it returns None."""
     ev = Evaluator(getattr(rule, "__name__", "bprop"))
@@ -494,6 +522,12 @@ def _install() -> None:
         (JitFunction, lambda ev, f, args, kwargs: ev.call(f.__wrapped_function__, args, kwargs))
     )
     calls.SPECIAL.append((_CellCall, lambda ev, f, args, kwargs: ev.call(f.cell(), args, kwargs)))
+    gradient = functools.partial(call_gradient, api.cotangents_of)
+    calls.SPECIAL.append((api.GradFunction, gradient))
+    calls.SPECIAL.append((api.GradOperation, _call_grad_operation))
+    for function in (api.vjp, api.jvp, api.jacrev, api.jacfwd):
+        BUILTINS[function] = functools.partial(_refuse, function.__name__)
+    api.graph_runner = _run_gradient
     set_evaluator(graph_of_rule)
 
 

@@ -106,7 +106,8 @@ def native(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]
                 "of minispore.ops in its place"
             )
     out = function(*args, **kwargs)
-    return ev.born(out) if isinstance(out, (list, dict, set)) else out
+    is_value = isinstance(out, (Tensor, type, types.FunctionType, str, int, float, type(None)))
+    return out if is_value else ev.born(out)
 
 
 def call_builtin_method(

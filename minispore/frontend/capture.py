@@ -27,6 +27,7 @@ import numpy as np
 from minispore.dtype import DType
 from minispore.ir.node import ParameterNode
 from minispore.parameter import Parameter
+from minispore.primitive import eager_handler, handled_by
 from minispore.tensor import Tensor
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), DType,
@@ -90,7 +91,8 @@ class Outside:
 
     def build(self, cls: type, args: tuple, kwargs: dict, description: str) -> Any:
         """An object that each call builds anew (a Cell made inside a jitted function)."""
-        obj = cls(*args, **kwargs)
+        with handled_by(eager_handler()):
+            obj = cls(*args, **kwargs)
         var = self._variable(
             f"{self.constant(cls)}(*{self.constant(args)}, **{self.constant(kwargs)})", True
         )
@@ -241,6 +243,7 @@ class Outside:
 
     def _add(self, real: Tensor, code: str, name: str) -> int:
         number = len(self.tensors)
+        name = real.name if isinstance(real, Parameter) else name
         param = ParameterNode(name, real._abstract)
         if isinstance(real, Parameter):
             shadow: Tensor = Parameter._shadow(real)

@@ -7,88 +7,122 @@ long as the function runs.  Lowering makes a Grad of it, which the `grad` stage 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from minispore import ops
 from minispore.frontend.heap import GradNode, Region
 from minispore.ir.node import Node, ParameterNode
-from minispore.symbolic import Scalar, wrap
 from minispore.tensor import Tensor
-from minispore.tree import flatten
 
 if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
 
 
+def call_gradient(
+    cotangents_of: Callable, ev: Evaluator, gradient: Any, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    """A call of a GradFunction, which selects the variables and packs the result.
+
+    autodiff/api.py is an upper room: its `cotangents_of`, which checks what the caller gave as the
+    outputs' cotangents, is passed in.
+    """
+    own_args, own_kwargs, sens = gradient.split_sens(tuple(args), kwargs)
+    function = ev.get_attribute(gradient, "fn")
+    ev.get_attribute(gradient, "weights")  # a guard: the same weights at the next call
+    selection = gradient.select(own_args, own_kwargs)
+    weights = [_seen(ev, w) for w in selection.weights]
+    given = [*own_args, *own_kwargs.values()]
+    value, found = differentiate(
+        ev, function, given, list(own_kwargs), selection.numbers, weights,
+        gradient.differentiated,
+        None if sens is None else lambda outs: cotangents_of(outs, sens),
+    )  # fmt: skip
+    return gradient.package(value, selection, found)
+
+
+def _seen(ev: Evaluator, weight: Any) -> Any:
+    """A weight as the evaluated program sees it, its flag guarded."""
+    if weight._node is None:
+        code = ev.outside.constant(weight)
+        weight = ev.homed(ev.outside.capture(weight, code, False, weight.name))
+    ev.get_attribute(weight, "requires_grad")
+    return weight
+
+
 def differentiate(
     ev: Evaluator,
     function: Any,
-    args: list[Any],
-    kwargs: dict[str, Any],
-    positions: list[int],
+    given: list[Any],
+    keywords: list[str],
+    numbers: Sequence[int],
     weights: list[Any],
-    has_aux: bool,
-    sens: Any = None,
-) -> tuple[Any, list[Any], list[Any]]:
-    """Evaluate ``function(*args)`` and its gradients.
+    differentiated: Callable[[Any], list[Tensor]],
+    sens: Callable[[list[Tensor]], list[Tensor]] | None = None,
+) -> tuple[Any, list[Any]]:
+    """Evaluate a function and its gradients.
 
     Args:
-        positions: the arguments to differentiate by; those that are no float Tensors get None.
-        weights: the Parameters to differentiate by, as the evaluated program sees them.
-        has_aux: differentiate the first result only.
-        sens: cotangents of the differentiated results, in their structure; ones if None.
+        given: the arguments, those for `keywords` last.
+        numbers: which of `given` (all Tensors) to differentiate by.
+        weights: the Parameters to differentiate by.
+        differentiated: picks from the value the Tensors whose sum is differentiated.
+        sens: gives their cotangents; ones if None.
 
     Returns:
-        The value, the gradients of the arguments, the gradients of the weights.
+        The value, and the gradients of arguments and weights: zeros for what is no float Tensor
+        or requires no gradient.
     """
     name = getattr(function, "__name__", type(function).__name__)
     region = Region(ev.region, "function", f"grad_{name}", ev.origin)
     owner = GradNode(region, ev.origin)
     region.owner = owner
-    cells: dict[int, Tensor] = {}
+    params: list[ParameterNode | None] = []
     ev.region = region
     try:
-        inner = list(args)
-        for i in positions:
-            if isinstance(args[i], Tensor) and args[i].dtype.is_float:
-                cells[i] = ev.born(wrap(_variable(ev, owner, args[i]._node, f"x{i}")))
-                inner[i] = cells[i]
+        inner = list(given)
+        for i in numbers:
+            params.append(_variable(ev, owner, given[i], f"x{i}"))
+            inner[i] = ev.born(Tensor._of_node(params[-1] or given[i]._node))
         before = _enter_weights(ev, owner, weights)
-        value = ev.call(function, inner, kwargs)
-        written = [i for i, cell in cells.items() if cell._node not in region.params]
-        outs = _leaves(value[0] if has_aux else value)
+        n = len(inner) - len(keywords)
+        value = ev.call(function, inner[:n], dict(zip(keywords, inner[n:], strict=True)))
+        _refuse_writes(inner, given, numbers, params)
+        outs = differentiated(value)
     finally:
         ev.region = region.parent  # type: ignore[assignment]
         region.hand_up()
-    if written:
-        raise RuntimeError(
-            "an argument of the differentiated function is written in place; "
-            "copy it first, for example x = x * 1"
-        )
-    params = _leave_weights(weights, before)
+    params += _leave_weights(weights, before)
     owner.outs = [ev.node_of(v) for v in outs]
     if sens is not None:
-        owner.sens = [ev.node_of(v) for v in _leaves(sens)]
-    number = {id(p): k for k, p in enumerate(region.params)}
-    inputs = [cells.get(i) for i in positions]
-    arg_params = iter(region.params)
-    of_args = [ev.wrap_out(owner, number[id(p)], p.abstract) if c is not None else None
-               for c, p in _with_params(inputs, arg_params)]  # fmt: skip
-    of_weights = [
-        None if p is None else ev.wrap_out(owner, number[id(p)], p.abstract) for p in params
+        owner.sens = [ev.node_of(c) for c in sens(outs)]
+    place = {id(p): k for k, p in enumerate(region.params)}
+    variables = [*(given[i] for i in numbers), *weights]
+    found = [
+        ops.zeros_like(v) if p is None else ev.wrap_out(owner, place[id(p)], p.abstract)
+        for v, p in zip(variables, params, strict=True)
     ]
-    return value, of_args, of_weights
+    return value, found
 
 
-def _with_params(inputs: list[Any], params: Any) -> list[tuple[Any, Any]]:
-    """Each differentiated argument with its parameter, which stand in the same order."""
-    return [(c, None if c is None else next(params)) for c in inputs]
+def _refuse_writes(
+    inner: list[Any], given: list[Any], numbers: Sequence[int], params: list[ParameterNode | None]
+) -> None:
+    for i, param in zip(numbers, params, strict=False):
+        if inner[i]._node is not (param or given[i]._node):
+            raise RuntimeError(
+                "an argument of the differentiated function is written in place; "
+                "copy it first, for example x = x * 1"
+            )
 
 
-def _variable(ev: Evaluator, owner: GradNode, operand: Node | None, name: str) -> ParameterNode:
-    assert operand is not None
-    param = ParameterNode(name, operand.abstract, ev.origin)
+def _variable(ev: Evaluator, owner: GradNode, value: Any, name: str) -> ParameterNode | None:
+    """A parameter of the region for a value to differentiate by; None if it has no gradient."""
+    if not value.dtype.is_float:
+        return None
+    param = ParameterNode(name, value._abstract, ev.origin)
     owner.region.params.append(param)
-    owner.operands.append(operand)
+    owner.operands.append(value._node)
     ev.home[id(param)] = owner.region
     return param
 
@@ -101,8 +135,8 @@ def _enter_weights(
     for w in weights:
         if id(w) not in before and w.requires_grad and w.dtype.is_float:
             owner.region.touch(w)
-            old = w._node
-            param = _variable(ev, owner, old, w.name)
+            old, param = w._node, _variable(ev, owner, w, w.name)
+            assert param is not None
             w._node = param
             before[id(w)] = (old, param)
     return before
@@ -119,9 +153,3 @@ def _leave_weights(
             w._node = old
         params.append(param)
     return params
-
-
-def _leaves(value: Any) -> list[Any]:
-    """The results that have a gradient: float Tensors and float numbers."""
-    leaves, _ = flatten(value, lambda v: isinstance(v, (Tensor, Scalar)))
-    return [v for v in leaves if (v.dtype.is_float if isinstance(v, Tensor) else v.kind is float)]

@@ -1,0 +1,118 @@
+"""The differential harness: PyNative == the interpreter after every stage == execution.
+
+``agree(fn, *args)`` runs a function in PyNative mode, compiles it, interprets the graph of every stage
+of the compilation, executes it, and compares results, printed text, raised errors and what was
+written to the given Parameters and arguments.
+"""
+
+import contextlib
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from helpers import assert_same
+
+import minispore as ms
+from minispore.compile import JitFunction
+from minispore.ir.interp import interpret
+from minispore.ir.verify import verify
+from minispore.tree import unflatten
+
+
+class Outcome:
+    """What a run did: its result or error, what it printed, what it left in the state."""
+
+    def __init__(self, run: Callable[[], Any], state: Sequence[ms.Tensor]):
+        out = io.StringIO()
+        self.result: Any = None
+        self.error: BaseException | None = None
+        with contextlib.redirect_stdout(out):
+            try:
+                self.result = run()
+            except Exception as error:  # compared with the other run's
+                self.error = error
+        self.printed = out.getvalue()
+        self.state = [t.asnumpy().copy() for t in state]
+
+    def assert_like(self, other: "Outcome", factor: float) -> None:
+        if other.error is not None:
+            assert self.error is not None, f"no error, where {other.error!r} was expected"
+            assert type(self.error) is type(other.error), (self.error, other.error)
+            assert str(self.error) == str(other.error)
+        elif self.error is not None:
+            raise self.error
+        assert self.printed == other.printed
+        assert_same(_plain(self.result), _plain(other.result), factor)
+        if other.error is None:
+            assert_same(self.state, other.state, factor)
+
+
+def _plain(value: Any) -> Any:
+    """A result without dicts, so that assert_same walks it; keys and order are compared."""
+    if isinstance(value, dict):
+        return [[key, _plain(v)] for key, v in value.items()]
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_plain, value)) if type(value) in (list, tuple) else [*map(_plain, value)]
+    if value is None or isinstance(value, str):
+        return [repr(value)] if value is None else value
+    return value
+
+
+def agree(
+    fn: Callable,
+    *args: Any,
+    state: Sequence[ms.Parameter] = (),
+    factor: float = 1.0,
+    stages: bool = True,
+) -> Any:
+    """Assert that all ways to run ``fn(*args)`` agree; returns PyNative's result."""
+    tensors = [a for a in args if isinstance(a, ms.Tensor)]
+    watched = [*state, *tensors]
+    before = [t.asnumpy().copy() for t in watched]
+
+    def reset() -> None:
+        for t, b in zip(watched, before, strict=True):
+            t._data = b.copy()
+
+    with ms.context.using(mode=ms.PYNATIVE_MODE):
+        expected = Outcome(lambda: fn(*args), watched)
+        reset()
+        jitted = JitFunction(fn)
+        Outcome(lambda: jitted(*args), watched).assert_like(expected, factor)
+        reset()
+        Outcome(lambda: jitted(*args), watched).assert_like(expected, factor)
+        assert jitted.compile_count == 1
+        reset()
+        if stages:
+            _check_stages(jitted, args, expected, factor)
+    return expected.result
+
+
+def _check_stages(jitted: JitFunction, args: tuple, expected: Outcome, factor: float) -> None:
+    compiled, inputs = jitted._find(args, {})
+    arrays = [t.asnumpy().copy() for t in inputs]
+    for name, graph in compiled.stages.items():
+        verify(graph)
+
+        def run(graph: Any = graph) -> Any:
+            values = interpret(graph, list(arrays))[: len(compiled.cells)]
+            leaves = [ms.Tensor(v) if isinstance(v, np.ndarray) else v for v in values]
+            return unflatten(compiled.structure, leaves)
+
+        outcome = Outcome(run, ())
+        outcome.state = expected.state
+        try:
+            outcome.assert_like(expected, factor)
+        except AssertionError as error:
+            raise AssertionError(f"stage {name}: {error}") from error
+
+
+def refuses(fn: Callable, *args: Any, error: type[Exception], match: str) -> None:
+    """Assert that compiling is refused with this error, which points at a line of this file."""
+    import pytest
+
+    with pytest.raises(error, match=match) as caught:
+        ms.jit(fn)(*args)
+    notes = "\n".join(getattr(caught.value, "__notes__", ()))
+    assert fn.__code__.co_filename in notes, f"the error does not point at the user's line: {notes}"
