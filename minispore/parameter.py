@@ -12,7 +12,6 @@ import numpy as np
 
 from minispore import dtype as dt
 from minispore import ops
-from minispore.dtype import DType
 from minispore.initializer import Initializer, initializer
 from minispore.ir.node import Node
 from minispore.primitive import is_number
@@ -200,4 +199,4 @@ class ParameterTuple(tuple):
         return ParameterTuple(twins)
 
 
-__all__ = ["Parameter", "ParameterTuple", "DType"]
+__all__ = ["Parameter", "ParameterTuple"]
