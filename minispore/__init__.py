@@ -8,6 +8,8 @@ Cells.
 """
 
 # ruff: noqa: I001
+__version__ = "0.1.0"
+
 from minispore import context, dtype
 from minispore.context import GRAPH_MODE, PYNATIVE_MODE, get_context, set_context
 from minispore.dtype import (
