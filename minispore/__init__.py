@@ -23,6 +23,7 @@ from minispore.random import get_seed, set_seed
 from minispore.autodiff.api import (
     get_grad, grad, jacfwd, jacrev, jvp, value_and_grad, vjp,
 )  # fmt: skip
+from minispore.compile import jit
 from minispore import nn, train
 from minispore.train.serialization import load_checkpoint, load_param_into_net, save_checkpoint
 from minispore import aliases as _aliases
@@ -36,7 +37,7 @@ __all__ = [
     "float16", "float32", "float64", "bfloat16", "int_", "float_", "half", "single", "double",
     "dtype_to_nptype", "pytype_to_dtype",
     "set_seed", "get_seed",
-    "grad", "value_and_grad", "get_grad", "vjp", "jvp", "jacfwd", "jacrev",
+    "jit", "grad", "value_and_grad", "get_grad", "vjp", "jvp", "jacfwd", "jacrev",
     "nn", "ops", "train",
     "save_checkpoint", "load_checkpoint", "load_param_into_net",
 ]  # fmt: skip

@@ -463,11 +463,13 @@ class _CellCall:
         return cell(*args, **kwargs)
 
 
-def _run_cell(cell: Any, args: tuple, kwargs: dict) -> Any:
+def run_cell(cell: Any, args: tuple, kwargs: dict) -> Any:
+    """A Cell called in GRAPH_MODE."""
     return _jit_of_cell(cell)(*args, **kwargs)
 
 
-def _compile_cell(cell: Any, args: tuple, kwargs: dict) -> None:
+def compile_cell(cell: Any, args: tuple, kwargs: dict) -> None:
+    """``Cell.compile``: compile for arguments like these, without running."""
     _jit_of_cell(cell).compile(*args, **kwargs)
 
 
@@ -514,10 +516,6 @@ def graph_of_rule(rule: Callable, abstracts: list[Abstract]) -> FuncGraph:
 
 
 def _install() -> None:
-    from minispore.nn import cell
-
-    cell.graph_runner = _run_cell
-    cell.graph_compiler = _compile_cell
     calls.SPECIAL.append(
         (JitFunction, lambda ev, f, args, kwargs: ev.call(f.__wrapped_function__, args, kwargs))
     )

@@ -43,20 +43,26 @@ class Outcome:
         elif self.error is not None:
             raise self.error
         assert self.printed == other.printed
-        assert_same(_plain(self.result), _plain(other.result), factor)
+        assert_result(self.result, other.result, factor)
         if other.error is None:
             assert_same(self.state, other.state, factor)
 
 
-def _plain(value: Any) -> Any:
-    """A result without dicts, so that assert_same walks it; keys and order are compared."""
-    if isinstance(value, dict):
-        return [[key, _plain(v)] for key, v in value.items()]
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(_plain, value)) if type(value) in (list, tuple) else [*map(_plain, value)]
-    if value is None or isinstance(value, str):
-        return [repr(value)] if value is None else value
-    return value
+def assert_result(actual: Any, expected: Any, factor: float) -> None:
+    """``assert_same`` for results that may also hold dicts (order counts), None and strings."""
+    if isinstance(expected, dict):
+        assert type(actual) is type(expected)
+        assert list(actual) == list(expected)
+        actual, expected = list(actual.values()), list(expected.values())
+    if isinstance(expected, (list, tuple)):
+        assert type(actual) is type(expected)
+        assert len(actual) == len(expected)
+        for a, e in zip(actual, expected, strict=True):
+            assert_result(a, e, factor)
+    elif expected is None or isinstance(expected, str):
+        assert actual == expected
+    else:
+        assert_same(actual, expected, factor)
 
 
 def agree(

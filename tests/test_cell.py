@@ -412,8 +412,8 @@ def test_an_outermost_call_in_graph_mode_goes_to_the_compiler(monkeypatch):
     from minispore import context
 
     calls = []
-    monkeypatch.setattr(cell_module, "graph_runner", lambda *call: calls.append(call) or 42)
-    monkeypatch.setattr(cell_module, "graph_compiler", lambda *call: calls.append(call) or 43)
+    monkeypatch.setattr(cell_module, "run_cell", lambda *call: calls.append(call) or 42)
+    monkeypatch.setattr(cell_module, "compile_cell", lambda *call: calls.append(call) or 43)
     layer = Layer()
     assert layer(2) == 2 and not calls
     with context.using(mode=context.GRAPH_MODE):

@@ -14,8 +14,7 @@ keep their order.  A Parameter's name is the path of attributes that leads to it
 it grows from the inside out, as each Cell becomes an attribute of the next.
 
 In GRAPH_MODE a call of an outermost Cell is compiled (MindSpore: the same); in PYNATIVE_MODE
-``construct`` runs at once.  compile.py puts its entry points into `graph_runner` and
-`graph_compiler`, so that this module needs nothing of the compiler.
+``construct`` runs at once.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from collections.abc import Callable, Iterator, ValuesView
 from typing import Any, ClassVar, TypeVar
 
 from minispore.autodiff.tape import pause_tapes, record_custom
+from minispore.compile import compile_cell, run_cell
 from minispore.context import GRAPH_MODE, get_context
 from minispore.parameter import Parameter, ParameterTuple
 from minispore.primitive import is_tracing
@@ -33,14 +33,6 @@ from minispore.tensor import Tensor
 from minispore.tree import flatten
 
 Self = TypeVar("Self", bound="Cell")
-
-
-def _no_compiler(cell: Cell, args: tuple, kwargs: dict) -> Any:
-    raise RuntimeError("there is no compiler in this process: import minispore, not only parts")
-
-
-graph_runner: Callable[[Cell, tuple, dict], Any] = _no_compiler
-graph_compiler: Callable[[Cell, tuple, dict], Any] = _no_compiler
 
 
 class HookHandle:
@@ -88,7 +80,7 @@ class Cell:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._check_initialized()
         if get_context("mode") == GRAPH_MODE and not is_tracing():
-            return graph_runner(self, args, kwargs)
+            return run_cell(self, args, kwargs)
         for hook in tuple(self._pre_hooks.values()):
             changed = hook(self, args)
             if changed is not None:
@@ -105,7 +97,7 @@ class Cell:
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile the cell for arguments like these, without running it."""
         self._check_initialized()
-        graph_compiler(self, args, kwargs)
+        compile_cell(self, args, kwargs)
 
     def set_inputs(self, *inputs: Any) -> None:
         """Remember what the inputs look like, for ``compile`` and dynamic shapes."""
