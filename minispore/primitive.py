@@ -229,11 +229,19 @@ def _scalar_dtype(value: ScalarLike) -> DType:
 def promoted(name: str, args: tuple) -> tuple:
     """The arguments as Tensors of one type; a cast that is needed is a Cast node."""
     dtype: DType | None = None
+    alike = True
     for a in args:
         if isinstance(a, TensorLike):
-            dtype = a.dtype if dtype is None else promote(dtype, a.dtype)
-        elif not is_number(a):
+            own = a.dtype
+            if own is not dtype:
+                alike = alike and dtype is None
+                dtype = own if dtype is None else promote(dtype, own)
+        elif is_number(a):
+            alike = False
+        else:
             raise TypeError(f"{name} takes Tensors and numbers, not {type(a).__name__} ({a!r:.40})")
+    if alike and args:
+        return args
     if dtype is None:
         tensors = tuple(as_tensor(a) for a in args)
         return promoted(name, tensors)

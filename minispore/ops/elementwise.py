@@ -2,7 +2,7 @@
 
 A row says everything about an op in one place: its name in MindSpore's spelling, its value in
 NumPy, the scalar expression from which kernels are generated, its gradient written in ops, and one
-of four type rules:
+of five type rules:
 
 * ANY: operands are promoted to a common type, which is the result's;
 * NUMBER: the same, but not for Bool (TypeError);
@@ -62,9 +62,9 @@ class Elementwise(Primitive, register=False):
     def infer(self, *operands: AbstractTensor) -> AbstractTensor:
         first = operands[0]
         if self.takes == NUMBER and first.dtype is bool_:
-            raise TypeError(
-                f"{self.name} is not defined for Bool; cast the Tensor to a number type"
-            )
+            raise TypeError(f"{self.name} is not defined for Bool; cast to a number type first")
+        if self.takes == INTEGER and first.dtype.is_float:
+            raise TypeError(f"{self.name} takes integers and bools, not {first.dtype}")
         shape = first.shape
         if self.arity > 1 and operands[1].shape != shape:
             shape = broadcast_shapes(shape, operands[1].shape)
@@ -291,9 +291,7 @@ class _ByInteger(Elementwise, register=False):
         """Raise ZeroDivisionError at run time if a divisor is zero; a constant is known now."""
         if isinstance(given, int) and given:
             return
-        message = (
-            f"integer division by zero in {self.name}; make the operands floats for inf or nan"
-        )
+        message = f"integer division by zero in {self.name}; use floats to get inf or nan"
         require(ops.all(ops.not_equal(divisor, 0)), ZeroDivisionError, message)
 
 
@@ -603,8 +601,15 @@ def _clipped(x: Any, bound: Any, beyond: type[Elementwise]) -> Any:
 
 
 def clip_by_value(x: Any, clip_value_min: Any = None, clip_value_max: Any = None) -> Any:
-    """The same as ``clamp``.  MindSpore: ``ops.clip_by_value``."""
-    return clamp(x, clip_value_min, clip_value_max)
+    """Each element, raised to `clip_value_min` and lowered to `clip_value_max`.
+
+    At a bound, x and the bound share the gradient, as in ``maximum`` (``clamp`` gives it to x).
+    ValueError if both bounds are None.  MindSpore: ``ops.clip_by_value``.
+    """
+    if clip_value_min is None and clip_value_max is None:
+        raise ValueError("clip_by_value needs at least one bound")
+    raised = x if clip_value_min is None else maximum(x, clip_value_min)
+    return raised if clip_value_max is None else minimum(raised, clip_value_max)
 
 
 clip = clamp

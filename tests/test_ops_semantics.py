@@ -1,0 +1,644 @@
+"""What ops do at the edges: ties, zeros, nan, integer division, types, errors, effects, writes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from graphs import FLOAT, graph_of
+from graphs import tensor as abstract
+from helpers import assert_same
+from op_table import SCALARS
+from test_ops import gradients
+
+from minispore import dtype as dt
+from minispore import ops
+from minispore.abstract import STACK, TOKEN, AbstractScalar, AbstractTensor, AbstractTuple
+from minispore.ir.interp import interpret
+from minispore.primitive import REGISTRY, Primitive
+from minispore.tensor import Tensor
+
+NAN, INF = math.nan, math.inf
+
+
+def f32(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+def gradient(op: Callable, *values: Any) -> list:
+    """The gradients of the sum of ``op(*values)``, as lists of numbers."""
+    tensors = [Tensor(v) for v in values]
+    out = op(*tensors)
+    found = gradients(op, tensors, [ops.ones_like(out)])
+    return [g if g is None else g.tolist() for g in found]
+
+
+# ------------------------------------------------------------------------ ties, zeros, nan
+
+
+@pytest.mark.parametrize(
+    "op,inputs,expected",
+    [
+        (ops.maximum, ([1.0, 2.0, 2.0], [1.0, 3.0, 1.0]), [[0.5, 0.0, 1.0], [0.5, 1.0, 0.0]]),
+        (ops.minimum, ([1.0, 2.0, 2.0], [1.0, 3.0, 1.0]), [[0.5, 1.0, 0.0], [0.5, 0.0, 1.0]]),
+        (lambda x: ops.maximum(x, x), ([1.0, 2.0],), [[1.0, 1.0]]),
+        (lambda x: ops.amax(x, 1), ([[1.0, 4.0, 4.0], [2.0, 2.0, 2.0]],),
+         [[[0.0, 0.5, 0.5], [1 / 3, 1 / 3, 1 / 3]]]),
+        (ops.amin, ([1.0, 1.0, 2.0, 1.0],), [[1 / 3, 1 / 3, 0.0, 1 / 3]]),
+        (ops.relu, ([-1.0, 0.0, 2.0],), [[0.0, 0.0, 1.0]]),
+        (ops.abs, ([-1.0, 0.0, 2.0],), [[-1.0, 0.0, 1.0]]),
+        (ops.sqrt, ([0.0, 4.0],), [[INF, 0.25]]),
+        (lambda x: ops.pow(x, 2), ([0.0, -2.0],), [[0.0, -4.0]]),
+        (lambda x: ops.pow(x, 0), ([0.0, 2.0],), [[0.0, 0.0]]),
+        (lambda x: ops.pow(x, 1), ([0.0],), [[1.0]]),
+        (ops.pow, ([0.0, 2.0], [2.0, 0.0]), [[0.0, 0.0], [0.0, math.log(2)]]),
+        (lambda x: ops.clamp(x, -1, 1), ([-2.0, -1.0, 1.0, 2.0],), [[0.0, 1.0, 1.0, 0.0]]),
+        (lambda x: ops.clip_by_value(x, -1.0, 1.0), ([-2.0, -1.0, 0.0, 1.0],),
+         [[0.0, 0.5, 1.0, 0.5]]),
+        (ops.leaky_relu, ([0.0],), [[0.6]]),
+        (lambda x: ops.elu(x, 2.0), ([0.0],), [[2.0]]),
+        (ops.hardswish, ([-3.0, 3.0],), [[-0.5, 1.5]]),
+        (ops.relu6, ([0.0, 6.0],), [[0.0, 1.0]]),
+        (lambda x: ops.prod(x), ([2.0, 0.0, 3.0],), [[0.0, 6.0, 0.0]]),
+        (lambda x: ops.prod(x), ([0.0, 0.0, 3.0],), [[0.0, 0.0, 0.0]]),
+        (lambda x: x * x * x, ([2.0],), [[12.0]]),
+    ],
+)  # fmt: skip
+def test_gradient_at_the_edges(op: Callable, inputs: tuple, expected: list) -> None:
+    for found, wanted in zip(gradient(op, *inputs), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "op,inputs,expected",
+    [
+        (ops.maximum, (f32(NAN, 1, -INF), f32(0, NAN, INF)), f32(NAN, NAN, INF)),
+        (ops.minimum, (f32(NAN, 1, -INF), f32(0, NAN, INF)), f32(NAN, NAN, -INF)),
+        (ops.relu, (f32(NAN, -INF, INF),), f32(NAN, 0, INF)),
+        (ops.exp, (f32(-INF, 1000, 0),), f32(0, INF, 1)),
+        (ops.log, (f32(0, -1, INF),), f32(-INF, NAN, INF)),
+        (ops.div, (f32(1, -1, 0), f32(0, 0, 0)), f32(INF, -INF, NAN)),
+        (ops.sigmoid, (f32(-INF, -200, 200, INF, NAN),), f32(0, 0, 1, 1, NAN)),
+        (ops.tanh, (f32(-INF, INF),), f32(-1, 1)),
+        (ops.softplus, (f32(-INF, -200, 200, INF),), f32(0, 0, 200, INF)),
+        (ops.logsigmoid, (f32(-200, 200),), f32(-200, 0)),
+        (ops.silu, (f32(-200, 200),), f32(0, 200)),
+        (ops.elu, (f32(-200, 200),), f32(-1, 200)),
+        (ops.softmax, (f32(1000, 1000, -1000),), f32(0.5, 0.5, 0)),
+        (ops.log_softmax, (f32(0, -1000),), f32(0, -1000)),
+        (ops.sign, (f32(-2, 0, NAN),), f32(-1, 0, NAN)),
+        (lambda x: ops.amax(x), (f32(1, NAN, 3),), np.float32(NAN)),
+        (lambda x: ops.cumsum(x, 0), (f32(1, INF, -INF, 1),), f32(1, INF, NAN, NAN)),
+        (ops.round, (f32(0.5, 1.5, -0.5, -2.5),), f32(0, 2, 0, -2)),
+        (ops.pow, (f32(0, -8, 2), f32(-1, 1 / 3, 0.5)), f32(INF, NAN, math.sqrt(2))),
+        (ops.floor_div, (f32(-7, 7, 1), f32(2, -2, 0)), f32(-4, -4, INF)),
+        (ops.floor_mod, (f32(-7, 7), f32(3, -3)), f32(2, -2)),
+        (ops.fmod, (f32(-7, 7), f32(3, -3)), f32(-1, 1)),
+    ],
+)  # fmt: skip
+def test_special_values(op: Callable, inputs: tuple, expected: np.ndarray) -> None:
+    assert_same(op(*map(Tensor, inputs)), np.asarray(expected))
+
+
+def test_relu_of_minus_zero_is_plain_zero() -> None:
+    assert not np.signbit(ops.relu(Tensor([-0.0, 0.0, -1.0])).asnumpy()).any()
+
+
+def test_sum_of_nothing() -> None:
+    x = ops.zeros((0, 2))
+    assert ops.sum(x, 0).tolist() == [0, 0]
+    assert ops.prod(x, 0).tolist() == [1, 1]
+    assert np.isnan(ops.mean(x, 0).asnumpy()).all()
+    assert ops.all(x).item() is True and ops.any(x).item() is False
+    assert ops.amax(x, 0, initial=1.5).tolist() == [1.5, 1.5]
+    for op in (ops.amax, ops.amin, ops.argmax, ops.argmin, ops.max):
+        with pytest.raises(ValueError, match="no elements"):
+            op(x, 0)
+
+
+# ------------------------------------------------------------------------------- integers
+
+
+@pytest.mark.parametrize(
+    "op,x,y,expected",
+    [
+        (ops.floor_div, [-7, 7, -7], [2, -2, -2], [-4, -4, 3]),
+        (ops.floor_mod, [-7, 7, -7], [3, -3, -3], [2, -2, -1]),
+        (ops.remainder, [-7, 7, -7], [3, -3, -3], [2, -2, -1]),
+        (ops.fmod, [-7, 7, -7], [3, -3, -3], [-1, 1, -1]),
+        (lambda x, y: ops.div(x, y, rounding_mode="floor"), [-7, 7], [2, 2], [-4, 3]),
+        (lambda x, y: ops.div(x, y, rounding_mode="trunc"), [-7, 7], [2, 2], [-3, 3]),
+        (ops.pow, [2, -2, 0], [3, 3, 0], [8, -8, 1]),
+        (ops.maximum, [1, -2], [0, 5], [1, 5]),
+        (ops.bitwise_and, [6, 5], [3, 4], [2, 4]),
+        (ops.bitwise_or, [6, 5], [3, 4], [7, 5]),
+        (ops.bitwise_xor, [6, 5], [3, 4], [5, 1]),
+    ],
+)
+def test_integers(op: Callable, x: list, y: list, expected: list) -> None:
+    for dtype in (dt.int32, dt.int64, dt.int8):
+        out = op(Tensor(x, dtype), Tensor(y, dtype))
+        assert_same(out, np.array(expected, dtype.numpy))
+
+
+def test_mean_of_integers_is_rounded_towards_zero() -> None:
+    assert_same(ops.mean(Tensor([1, 2, 4])), np.array(2))
+    assert_same(ops.mean(Tensor([-1, -2, -4])), np.array(-2))
+
+
+@pytest.mark.parametrize("op", [ops.floor_div, ops.floor_mod, ops.fmod, ops.floor_divide])
+def test_integer_division_by_zero(op: Callable) -> None:
+    """An error in both modes, also where the result is not used."""
+    x, zero = Tensor([1, 2]), Tensor([1, 0])
+    with pytest.raises(ZeroDivisionError, match="use floats"):
+        op(x, zero)
+    with pytest.raises(ZeroDivisionError):
+        op(x, 0)
+    graph = graph_of(
+        lambda x, y, token: [op(x, y), x][1], *[abstract(2, dtype=dt.int64)] * 2, TOKEN
+    )
+    with pytest.raises(ZeroDivisionError):
+        interpret(graph, [x.asnumpy(), zero.asnumpy(), None])
+    interpret(graph, [x.asnumpy(), x.asnumpy(), None])
+    assert op(x, 2).dtype is dt.int64  # a constant that is not zero needs no check
+    assert graph_of(lambda x, token: op(x, 2), abstract(2, dtype=dt.int64), TOKEN).count() == 1
+
+
+def test_integer_to_a_negative_power() -> None:
+    with pytest.raises(ValueError, match="float"):
+        ops.pow(Tensor([2]), Tensor([-1]))
+    with pytest.raises(ValueError, match="float"):
+        ops.pow(Tensor([2]), -1)
+    assert_same(ops.pow(Tensor([2]), -1.0), f32(0.5))
+    assert_same(ops.pow(2, Tensor([3])), np.array([8]))
+
+
+# ---------------------------------------------------------------------------------- types
+
+
+@pytest.mark.parametrize(
+    "a,b,common",
+    [
+        ("int32", "int64", "int64"), ("int64", "float32", "float32"),
+        ("int64", "float16", "float16"), ("float16", "float32", "float32"),
+        ("float16", "bfloat16", "float32"), ("float32", "float64", "float64"),
+        ("uint8", "int8", "int16"), ("uint8", "int32", "int32"), ("bool", "int8", "int8"),
+        ("bool", "float16", "float16"), ("bool", "bool", "bool"), ("int64", "bfloat16", "bfloat16"),
+    ],
+)  # fmt: skip
+def test_promotion(a: str, b: str, common: str) -> None:
+    one, two = (Tensor([1], getattr(dt, n, dt.bool_)) for n in (a, b))
+    wanted = getattr(dt, common, dt.bool_)
+    for op in (ops.add, ops.mul, ops.maximum, lambda x, y: ops.select(True, x, y)):
+        assert op(one, two).dtype is wanted
+        assert op(two, one).dtype is wanted
+    assert ops.concat((one, two)).dtype is wanted
+    assert ops.stack((one, two)).dtype is wanted
+
+
+@pytest.mark.parametrize(
+    "dtype,number,wanted",
+    [
+        (dt.int32, 2, dt.int32), (dt.int32, 2.5, dt.float32), (dt.float16, 2.5, dt.float16),
+        (dt.bfloat16, 2, dt.bfloat16), (dt.bool_, 1, dt.int64), (dt.bool_, 1.0, dt.float32),
+        (dt.int32, True, dt.int32), (dt.float64, 2.5, dt.float64), (dt.bool_, True, dt.bool_),
+    ],
+)  # fmt: skip
+def test_numbers_adapt(dtype: dt.DType, number: Any, wanted: dt.DType) -> None:
+    assert ops.add(Tensor([1], dtype), number).dtype is wanted
+    assert ops.add(number, Tensor([1], dtype)).dtype is wanted
+
+
+def test_numbers_alone() -> None:
+    assert_same(ops.add(1, 2), np.array(3))
+    assert_same(ops.mul(1, 2.5), np.float32(2.5))
+    assert_same(ops.exp(0), np.float32(1))
+
+
+@pytest.mark.parametrize("dtype", [dt.float16, dt.bfloat16])
+def test_half_floats_accumulate_in_float32(dtype: dt.DType) -> None:
+    x = np.full((3, 4000), 0.1).astype(dtype.numpy)
+    wide = x.astype(np.float64)
+    t = Tensor(x)
+    for found, wanted in (
+        (ops.sum(t, 1), wide.sum(1)),
+        (ops.mean(t, 1), wide.mean(1)),
+        (ops.matmul(t, ops.transpose(t, (1, 0))), wide @ wide.T),
+        (ops.softmax(t), np.full(x.shape, 1 / 4000)),
+        (ops.cumsum(t, 1), wide.cumsum(1)),
+        (ops.var(t), wide.var()),
+        (ops.gelu(t), wide * (1 + math.erf(wide[0, 0] / math.sqrt(2))) / 2),
+    ):
+        assert_same(found, np.asarray(wanted).astype(dtype.numpy))
+
+
+# --------------------------------------------------------------------------------- errors
+
+X, V = ops.ones((2, 3)), ops.ones(3)
+
+
+@pytest.mark.parametrize(
+    "call,error,words",
+    [
+        (lambda: ops.add(X, ops.ones((2, 2))), ValueError, r"\(2, 3\) and \(2, 2\)"),
+        (lambda: ops.add(X, "a"), TypeError, "str"),
+        (lambda: ops.add(X, None), TypeError, "NoneType"),
+        (lambda: ops.Add()(X), TypeError, "2 operand"),
+        (lambda: ops.neg(Tensor([True])), TypeError, "Bool"),
+        (lambda: ops.sub(Tensor([True]), Tensor([True])), TypeError, "Bool"),
+        (lambda: ops.bitwise_and(X, X), TypeError, "Float32"),
+        (lambda: ops.div(X, X, rounding_mode="up"), ValueError, "rounding_mode"),
+        (lambda: ops.clamp(X), ValueError, "min and max"),
+        (lambda: ops.clip_by_value(X), ValueError, "bound"),
+        (lambda: ops.logical_and(X, "a"), TypeError, "str"),
+        (lambda: ops.select(X, X), TypeError, "other"),
+        (lambda: ops.sum(X, 5), ValueError, "axis 5 .* 2 dim"),
+        (lambda: ops.sum(X, 1.0), TypeError, "float"),
+        (lambda: ops.sum(X, True), TypeError, "bool"),
+        (lambda: ops.sum(X, (0, -2)), ValueError, "twice"),
+        (lambda: ops.sum([1]), TypeError, "list"),
+        (lambda: ops.mean(Tensor([True])), TypeError, "Bool"),
+        (lambda: ops.ReduceSum(1), TypeError, "keep_dims"),
+        (lambda: ops.cumsum(Tensor([True]), 0), TypeError, "Bool"),
+        (lambda: ops.cumsum(X, 2), ValueError, "axis 2"),
+        (lambda: ops.amax(X, where=X), ValueError, "initial"),
+        (lambda: ops.norm(X, "x"), ValueError, "ord"),
+        (lambda: ops.norm(X, 2), ValueError, "ord"),
+        (lambda: ops.matmul(X, X), RuntimeError, r"\(2, 3\) and \(2, 3\)"),
+        (lambda: ops.matmul(X, Tensor(1.0)), ValueError, "dimension"),
+        (lambda: ops.matmul(X, [1]), TypeError, "list"),
+        (lambda: ops.MatMul()(X, V), ValueError, "2-D"),
+        (lambda: ops.MatMul()(X, X), ValueError, "3 and 2 differ"),
+        (lambda: ops.MatMul(1), TypeError, "bool"),
+        (lambda: ops.MatMul()(Tensor([[True]]), Tensor([[True]])), TypeError, "Bool"),
+        (lambda: ops.BatchMatMul()(X, V), ValueError, "matrices"),
+        (lambda: ops.bmm(X, X), ValueError, "3 dimensions"),
+        (lambda: ops.outer(X, V), ValueError, "two vectors"),
+        (lambda: ops.bias_add(X, ops.ones(2)), ValueError, r"\(2,\)"),
+        (lambda: ops.BiasAdd("NCWH"), ValueError, "data_format"),
+        (lambda: ops.tensor_dot(X, X, 1), ValueError, "differ"),
+        (lambda: ops.trace(V), ValueError, "matrix"),
+        (lambda: ops.diag(X), ValueError, "vector"),
+        (lambda: ops.reshape(X, (4, 2)), ValueError, r"\(2, 3\) to \(4, 2\)"),
+        (lambda: ops.reshape(X, (-1, -1)), ValueError, "one size"),
+        (lambda: ops.reshape(X, (-1, 4)), ValueError, "6 elements"),
+        (lambda: ops.reshape(X, (2.0, 3)), TypeError, "float"),
+        (lambda: ops.transpose(X, (0, 0)), ValueError, "permute"),
+        (lambda: ops.transpose(X, (0, 2)), ValueError, "axis 2"),
+        (lambda: ops.expand_dims(X, 4), ValueError, "axis 4"),
+        (lambda: ops.squeeze(X, 0), ValueError, "axis 0"),
+        (lambda: ops.flatten(X, "A"), ValueError, "order"),
+        (lambda: ops.flatten(X, start_dim=1, end_dim=0), ValueError, "after"),
+        (lambda: ops.broadcast_to(X, (3, 3)), ValueError, r"\(3, 3\)"),
+        (lambda: ops.broadcast_to(X, (-1, 2, 3)), ValueError, "-1"),
+        (lambda: ops.tile(X, -1), ValueError, "negative"),
+        (lambda: ops.repeat_interleave(X, -1), ValueError, "repeats"),
+        (lambda: ops.repeat_interleave(X, [1, 2], 1), ValueError, "repeats"),
+        (lambda: ops.roll(X, (1, 2), 0), ValueError, "one length"),
+        (lambda: ops.concat(X), TypeError, "tuple or list"),
+        (lambda: ops.concat(()), ValueError, "at least one"),
+        (lambda: ops.concat((X, V)), ValueError, r"\(2, 3\) and \(3,\)"),
+        (lambda: ops.concat((X, ops.ones((2, 2)))), ValueError, "other sizes"),
+        (lambda: ops.stack((X, V)), ValueError, "one shape"),
+        (lambda: ops.split(X, [1, 1], 1), ValueError, "add up to 3"),
+        (lambda: ops.split(X, 0), ValueError, "positive"),
+        (lambda: ops.chunk(X, 0), ValueError, "positive"),
+        (lambda: ops.Split(1, 2)(X), ValueError, "equal pieces"),
+        (lambda: ops.strided_slice(X, (0,), (1,), (0,)), ValueError, "stride"),
+        (lambda: ops.strided_slice(X, (0,), (1, 1), (1,)), ValueError, "one length"),
+        (lambda: ops.slice(X, (0, 2), (1, 2)), ValueError, "leave"),
+        (lambda: ops.slice(X, (0,), (1,)), ValueError, "2 items"),
+        (lambda: ops.narrow(X, 1, 2, 2), ValueError, "leave"),
+        (lambda: ops.pad(X, (1,)), ValueError, "pairs"),
+        (lambda: ops.pad(X, (3, 0), "reflect"), ValueError, "fit"),
+        (lambda: ops.pad(X, (1, 0), "mirror"), ValueError, "mode"),
+        (lambda: ops.movedim(X, (0, 1), 0), ValueError, "different axes"),
+        (lambda: ops.gather(X, Tensor([0.5]), 0), TypeError, "integers"),
+        (lambda: ops.gather(X, Tensor([True]), 0), TypeError, "integers"),
+        (lambda: ops.gather(X, Tensor([2]), 0), IndexError, r"\[-2, 2\)"),
+        (lambda: ops.gather(X, Tensor([200], dt.uint8), 0), IndexError, "out of range"),
+        (lambda: ops.gather(X, Tensor([0]), 2), ValueError, "axis 2"),
+        (lambda: ops.gather(X, Tensor([0, 0, 0]), 1, 1), ValueError, "first 1 sizes"),
+        (lambda: ops.index_select(X, 0, Tensor([[0]])), ValueError, "1-D"),
+        (lambda: ops.index_add(X, Tensor([0]), X, 0), ValueError, r"\(1, 3\)"),
+        (lambda: ops.gather_elements(X, 1, Tensor([0])), ValueError, "as many dimensions"),
+        (lambda: ops.gather_elements(X, 1, Tensor([[3]])), IndexError, "out of range"),
+        (lambda: ops.gather_nd(X, Tensor([[0, 3]])), IndexError, "out of range"),
+        (lambda: ops.gather_nd(X, Tensor([[0, 0, 0]])), ValueError, "at most 2"),
+        (lambda: ops.tensor_scatter_add(X, Tensor([[0, 0]]), V), ValueError, r"\(1,\)"),
+        (lambda: ops.tensor_scatter_elements(X, Tensor([[0]]), V), ValueError, "as many positions"),
+        (lambda: ops.tensor_scatter_elements(X, Tensor([[0]]), Tensor([[1.0]]), 1, "mul"),
+         ValueError, "reduction"),
+        (lambda: ops.unsorted_segment_sum(V, Tensor([0, 1, 2]), 2), IndexError, "less than 2"),
+        (lambda: ops.topk(X, 4), ValueError, "k must be"),
+        (lambda: ops.one_hot(X, 3), TypeError, "integers"),
+        (lambda: ops.softmax(X, 2), ValueError, "axis 2"),
+        (lambda: ops.gelu(X, "erf"), ValueError, "approximate"),
+        (lambda: ops.prelu(X, ops.ones(2)), ValueError, "3"),
+        (lambda: ops.mse_loss(X, X, "avg"), ValueError, "reduction"),
+        (lambda: ops.huber_loss(X, X, delta=0), ValueError, "delta"),
+        (lambda: ops.cross_entropy(X, V), ValueError, "one shape"),
+        (lambda: ops.cross_entropy(X, Tensor([0, 1, 2])), ValueError, r"\(3,\)"),
+        (lambda: ops.cross_entropy(X, Tensor([0, 3])), IndexError, "3 classes"),
+        (lambda: ops.cross_entropy(X, Tensor([0, -1])), IndexError, "3 classes"),
+        (lambda: ops.cross_entropy(X, Tensor([0, 1]), ops.ones(2)), ValueError, "3 classes"),
+        (lambda: ops.cross_entropy(X, V, label_smoothing=2.0), ValueError, "one shape"),
+        (lambda: ops.cross_entropy(X, X, label_smoothing=2.0), ValueError, "smoothing"),
+        (lambda: ops.binary_cross_entropy(2 * X, X), RuntimeError, "BCEWithLogitsLoss"),
+        (lambda: ops.binary_cross_entropy(X, V), ValueError, "one shape"),
+        (lambda: ops.zeros(-1), ValueError, "negative"),
+        (lambda: ops.zeros(2.0), TypeError, "float"),
+        (lambda: ops.zeros(2, np.float32), TypeError, "minispore type"),
+        (lambda: ops.full(2, "a"), TypeError, "str"),
+        (lambda: ops.arange(0, 5, 0), ValueError, "step"),
+        (lambda: ops.arange(X), TypeError, "constant"),
+        (lambda: ops.range(0, 9, 1, 5), ValueError, "maxlen"),
+        (lambda: ops.linspace(0, 1, 0), ValueError, "positive"),
+        (lambda: ops.tril(V), ValueError, "2 dimensions"),
+        (lambda: ops.meshgrid(V, V, indexing="yx"), ValueError, "indexing"),
+        (lambda: ops.meshgrid(X), ValueError, "1-D"),
+        (lambda: ops.cast(X, "float32"), TypeError, "minispore type"),
+        (lambda: ops.assign(V, X), ValueError, r"\(2, 3\)"),
+        (lambda: ops.assign(1, X), TypeError, "int"),
+        (lambda: ops.addn(X), TypeError, "tuple or list"),
+        (lambda: ops.addn(()), ValueError, "at least one"),
+    ],
+)  # fmt: skip
+def test_errors(call: Callable, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        call()
+
+
+# ------------------------------------------------------------------ checks at run time, writes
+
+
+@pytest.mark.parametrize(
+    "op,good,bad,error",
+    [
+        (lambda i: ops.gather(X, i, 0), [0, -2], [0, 2], IndexError),
+        (lambda i: ops.gather_elements(X, 1, ops.expand_dims(i, 1)), [0, -3], [0, 3], IndexError),
+        (lambda i: ops.cross_entropy(X, i), [0, 2], [0, -1], IndexError),
+        (lambda i: ops.pow(i, i), [0, 2], [0, -1], ValueError),
+        (lambda i: ops.binary_cross_entropy(i * 0.5, i * 0.5), [0, 2], [0, 3], RuntimeError),
+    ],
+)
+def test_checks_in_a_graph(op: Callable, good: list, bad: list, error: type[Exception]) -> None:
+    """The check is an effect: it fires although the value is not used."""
+    graph = graph_of(lambda i, token: [op(i), i][1], abstract(2, dtype=dt.int64), TOKEN)
+    interpret(graph, [np.array(good), None])
+    with pytest.raises(error):
+        interpret(graph, [np.array(bad), None])
+
+
+@pytest.mark.parametrize(
+    "op", [ops.nonzero, ops.unique, ops.argwhere, lambda x: ops.masked_select(x, x > 0)]
+)
+def test_sizes_that_depend_on_values(op: Callable) -> None:
+    op(Tensor([0.0, 2.0]))
+    with pytest.raises(RuntimeError, match="depends on values"):
+        graph_of(op, abstract(2))
+
+
+def test_masked_select() -> None:
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert ops.masked_select(x, Tensor([True, False])).tolist() == [1.0, 3.0]
+    assert ops.masked_select(Tensor([1.0, 2.0]), Tensor([[True], [False]])).tolist() == [1.0, 2.0]
+    assert [t.tolist() for t in ops.nonzero(x - 1, as_tuple=True)] == [[0, 1, 1], [1, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    "write,value",
+    [
+        (lambda x: ops.assign(x, Tensor([3, 4])), [3.0, 4.0]),
+        (lambda x: ops.assign(x, 0 * x + 7), [7.0, 7.0]),
+        (lambda x: ops.assign_add(x, 1), [2.0, 3.0]),
+        (lambda x: ops.assign_sub(x, Tensor([1.0, 0.5])), [0.0, 1.5]),
+        (lambda x: ops.relu(ops.assign_sub(x, 2), inplace=True), [0.0, 0.0]),
+    ],
+)
+def test_writes(write: Callable, value: list) -> None:
+    """Every name of the Tensor sees the write, and no other Tensor does; in both modes."""
+
+    def run(x: Any) -> tuple:
+        name, copy = x, ops.identity(x)
+        result = write(x)
+        return name, copy, result
+
+    x = Tensor([1.0, 2.0])
+    name, copy, result = run(x)
+    assert result is x and name.tolist() == value and copy.tolist() == [1.0, 2.0]
+    assert x.dtype is dt.float32
+    found = interpret(graph_of(run, abstract(2)), [f32(1, 2)])
+    assert [f.tolist() for f in found] == [value, [1.0, 2.0], value]
+
+
+def test_print(capsys: pytest.CaptureFixture) -> None:
+    def show(x: Any, token: Any) -> Any:
+        ops.print_("x is", x, {"twice": 2 * x}, sep="; ")
+        ops.print_(x, end="!\n")
+        return ops.depend(x, None)
+
+    show(Tensor([1.0, 2.0]), None)
+    eager = capsys.readouterr().out
+    assert eager.startswith("x is; [1. 2.]; {'twice': Tensor(") and eager.endswith("[1. 2.]!\n")
+    interpret(graph_of(show, abstract(2), TOKEN), [f32(1, 2), None])
+    assert capsys.readouterr().out == eager
+
+
+# --------------------------------------------------------------------------- constants, classes
+
+
+@pytest.mark.parametrize(
+    "made,expected",
+    [
+        (lambda: ops.zeros(2), np.zeros(2, np.float32)),
+        (lambda: ops.zeros((2, 0), dt.int8), np.zeros((2, 0), np.int8)),
+        (lambda: ops.ones(5, dt.float32), np.ones(5, np.float32)),
+        (lambda: ops.ones([2, 3], dt.bool_), np.ones((2, 3), bool)),
+        (lambda: ops.full((2,), 3), np.array([3, 3])),
+        (lambda: ops.full((2,), 3.0), f32(3, 3)),
+        (lambda: ops.full((2,), True), np.array([True, True])),
+        (lambda: ops.full((2,), 3.7, dtype=dt.int32), np.array([3, 3], np.int32)),
+        (lambda: ops.full((2,), Tensor(3.5)), f32(3.5, 3.5)),
+        (lambda: ops.fill(dt.float16, (2,), 1), np.ones(2, np.float16)),
+        (lambda: ops.Fill()(dt.float16, (2,), 1), np.ones(2, np.float16)),
+        (lambda: ops.arange(3), np.array([0, 1, 2])),
+        (lambda: ops.arange(1, 7, 2), np.array([1, 3, 5])),
+        (lambda: ops.arange(5, 1, -2), np.array([5, 3])),
+        (lambda: ops.arange(3, 1), np.zeros(0, np.int64)),
+        (lambda: ops.arange(0, 1, 0.4), f32(0, 0.4, 0.8)),
+        (lambda: ops.arange(3, dtype=dt.float16), np.arange(3).astype(np.float16)),
+        (lambda: ops.range(0, 4, 2), np.array([0, 2])),
+        (lambda: ops.linspace(0, 1, 3), f32(0, 0.5, 1)),
+        (lambda: ops.linspace(Tensor(1.0), 3, 3), f32(1, 2, 3)),
+        (lambda: ops.eye(2), np.eye(2, dtype=np.float32)),
+        (lambda: ops.eye(2, 3, dt.int32), np.eye(2, 3, dtype=np.int32)),
+        (lambda: ops.cast(2.7, dt.int32), np.array(2, np.int32)),
+        (lambda: ops.deepcopy(Tensor([1])), np.array([1])),
+    ],
+)
+def test_creation(made: Callable, expected: np.ndarray) -> None:
+    assert_same(made(), expected)
+    found = interpret(graph_of(lambda: ops.identity(made())), [])
+    np.testing.assert_array_equal(found[0], expected)
+
+
+I = Tensor([1, 0])  # noqa: E741
+M = Tensor([[1.0, 2.0], [3.0, 5.0]])
+
+
+@pytest.mark.parametrize(
+    "by_class,by_function",
+    [
+        (lambda: ops.ReduceSum(True)(M, 0), lambda: ops.sum(M, 0, True)),
+        (lambda: ops.ReduceMean()(M), lambda: ops.reduce_mean(M)),
+        (lambda: ops.ReduceMax()(M, -1), lambda: ops.reduce_max(M, -1)),
+        (lambda: ops.ReduceMin()(M, (0, 1)), lambda: ops.reduce_min(M)),
+        (lambda: ops.ReduceSum()(M, ()), lambda: ops.reduce_sum(M)),
+        (lambda: ops.CumSum()(M, 0), lambda: ops.cumsum(M, 0)),
+        (lambda: ops.Argmax()(M), lambda: ops.cast(ops.argmax(M, -1), dt.int32)),
+        (lambda: ops.Argmin(0, dt.int64)(M), lambda: ops.cast(ops.argmin(M, 0), dt.int64)),
+        (lambda: ops.MatMul(False, True)(M, M), lambda: ops.matmul(M, ops.swapdims(M, 0, 1))),
+        (lambda: ops.RealDiv()(M, 3), lambda: ops.true_divide(M, 3)),
+        (lambda: ops.TruncateDiv()(M, 3), lambda: ops.divide(M, 3, rounding_mode="trunc")),
+        (lambda: ops.FloorDiv()(M, 3), lambda: ops.floor_div(M, 3)),
+        (lambda: ops.Pow()(M, 3), lambda: ops.tensor_pow(M, 3)),
+        (lambda: ops.Select()(M > 2, M, I), lambda: ops.where(M > 2, M, I)),
+        (lambda: ops.Reshape()(M, (4,)), lambda: ops.reshape(M, (-1,))),
+        (lambda: ops.Transpose()(M, (1, 0)), lambda: ops.permute(M, (1, 0))),
+        (lambda: ops.ExpandDims()(M, 0), lambda: ops.unsqueeze(M, 0)),
+        (lambda: ops.Squeeze(0)(ops.ExpandDims()(M, 0)), lambda: M),
+        (lambda: ops.Flatten()(M), lambda: ops.flatten(M)),
+        (lambda: ops.Tile()(M, (2, 1)), lambda: ops.tile(M, (2, 1))),
+        (lambda: ops.BroadcastTo((2, -1, 2))(M), lambda: ops.broadcast_to(M, (2, 2, 2))),
+        (lambda: ops.ReverseV2([0])(M), lambda: ops.flip(M, 0)),
+        (lambda: ops.Concat(1)((M, M)), lambda: ops.cat([M, M], 1)),
+        (lambda: ops.Stack(1)((M, M)), lambda: ops.stack([M, M], 1)),
+        (lambda: ops.Split(0, 2)(M), lambda: ops.split(M, 1)),
+        (lambda: ops.StridedSlice()(M, (0, 0), (1, 2), (1, 1)), lambda: ops.narrow(M, 0, 0, 1)),
+        (lambda: ops.Pad(((1, 0), (0, 1)))(M), lambda: ops.pad(M, (0, 1, 1, 0))),
+        (lambda: ops.Gather()(M, I, 0), lambda: ops.gather(M, I, 0)),
+        (lambda: ops.GatherD()(M, 0, Tensor([[1, 0]])),
+         lambda: ops.gather_d(M, 0, Tensor([[1, 0]]))),
+        (lambda: ops.GatherNd()(M, Tensor([[1]])), lambda: ops.gather_nd(M, Tensor([[1]]))),
+        (lambda: ops.IndexAdd(0)(M, I, M), lambda: ops.index_add(M, I, M, 0)),
+        (lambda: ops.TensorScatterUpdate()(M, Tensor([[0]]), M[1:]),
+         lambda: ops.tensor_scatter_update(M, Tensor([[0]]), M[1:])),
+        (lambda: ops.TensorScatterElements(1, "add")(M, Tensor([[1], [0]]), M[:, :1]),
+         lambda: ops.tensor_scatter_elements(M, Tensor([[1], [0]]), M[:, :1], 1, "add")),
+        (lambda: ops.OneHot()(I, 3, Tensor(1.0), Tensor(0.0)), lambda: ops.one_hot(I, 3, 1.0, 0.0)),
+        (lambda: ops.Sort(0, True)(M), lambda: ops.sort(M, 0, True)),
+        (lambda: ops.TopK()(M, 1), lambda: ops.topk(M, 1)),
+        (lambda: ops.Softmax((0,))(M), lambda: ops.softmax(M, 0)),
+        (lambda: ops.LogSoftmax()(M), lambda: ops.log_softmax(M)),
+        (lambda: ops.GeLU()(M), lambda: ops.gelu(M, "tanh")),
+        (lambda: ops.BiasAdd()(M, M[0]), lambda: ops.bias_add(M, M[0])),
+        (lambda: ops.Cast()(M, dt.int32), lambda: ops.cast(M, dt.int32)),
+        (lambda: ops.ZerosLike()(M), lambda: ops.zeros_like(M)),
+        (lambda: ops.OnesLike()(M), lambda: ops.ones_like(M)),
+        (lambda: ops.AddN()((M, M)), lambda: ops.addn([M, M])),
+        (lambda: ops.Depend()(M, None), lambda: M),
+        (lambda: ops.Assign()(ops.identity(M), 0 * M), lambda: 0 * M),
+        (lambda: ops.AssignAdd()(ops.identity(M), M), lambda: M + M),
+        (lambda: ops.AssignSub()(ops.identity(M), M), lambda: M - M),
+        (lambda: ops.Identity()(M), lambda: M),
+        (lambda: ops.argsort(M, 0), lambda: ops.sort(M, 0)[1]),
+        (lambda: ops.unbind(M, 1), lambda: ops.unstack(M, 1)),
+        (lambda: ops.clip(M, 2, 4), lambda: ops.clamp(M, 2, 4)),
+        (lambda: ops.index_select(M, 0, Tensor(1)), lambda: ops.index_select(M, 0, Tensor([1]))),
+    ],
+)  # fmt: skip
+def test_classes(by_class: Callable, by_function: Callable) -> None:
+    found, expected = by_class(), by_function()
+    both = (found, expected) if isinstance(found, tuple) else ((found,), (expected,))
+    for f, e in zip(*both, strict=True):
+        assert_same(f, e.asnumpy())
+
+
+def test_shapes_are_python_numbers() -> None:
+    assert (ops.shape(M), ops.rank(M), ops.size(M), ops.numel(M)) == ((2, 2), 2, 4, 4)
+    assert (ops.Shape()(M), ops.Rank()(M), ops.Size()(M)) == ((2, 2), 2, 4)
+
+
+def test_repr() -> None:
+    assert repr(ops.Add()) == "Prim[Add]"
+    assert repr(ops.MatMul()) == "Prim[MatMul]<transpose_a=False, transpose_b=False>"
+    assert repr(ops.Concat(1)) == "Prim[Concat]<axis=1>"
+    assert repr(ops.OneHot()) == "Prim[OneHot]<axis=-1>"
+
+
+def test_equal_calls_are_equal_primitives() -> None:
+    """Spellings of the same attributes give the same primitive; 1, 1.0 and True do not."""
+
+    def prims(*calls: Callable) -> list[Primitive]:
+        return [graph_of(call, abstract(2, 3)).output.callee for call in calls]  # type: ignore[attr-defined]
+
+    for a, b in (
+        prims(lambda x: ops.sum(x, 1), lambda x: ops.sum(x, (-1,))),
+        prims(lambda x: ops.sum(x), lambda x: ops.sum(x, (1, 0))),
+        prims(lambda x: ops.reshape(x, (3, -1)), lambda x: ops.reshape(x, [3, 2])),
+        prims(lambda x: x[:0], lambda x: ops.slice(x, (2, 0), (0, 3))),
+        prims(lambda x: ops.softmax(x), lambda x: ops.softmax(x, 1)),
+    ):
+        assert a == b and hash(a) == hash(b)
+    ones = [ops.full(2, v, dtype=d) for v, d in ((1, dt.int64), (1.0, dt.float32))]
+    assert ones[0].dtype is not ones[1].dtype
+    fill = REGISTRY["Fill"]
+    values = [fill.bound(dtype=dt.float32, shape=(), value=v) for v in (1, 1.0, True, 0.0, -0.0)]
+    assert len(set(values)) == 5
+
+
+# ----------------------------------------------------------------- numbers, tuples and stacks
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_scalars(name: str) -> None:
+    """Python's own result and type; gradients against central differences."""
+    for prim, inputs, expected in SCALARS[name]:
+        out = prim.eval(*inputs)
+        assert type(out) is type(expected) and out == expected
+        promised = prim.infer(*[AbstractScalar(type(v)) for v in inputs])
+        assert promised == AbstractScalar(type(expected))
+        if type(expected) is float and name != "ScalarCast" and _has_gradient(prim):
+            _check_scalar_gradient(prim, inputs, out)
+
+
+def _has_gradient(prim: Primitive) -> bool:
+    return type(prim).vjp is not Primitive.vjp
+
+
+def _check_scalar_gradient(prim: Primitive, inputs: tuple, out: float) -> None:
+    step = 1e-6
+    for i, cotangent in enumerate(prim.vjp(inputs, out, 1.0)):
+        if type(inputs[i]) is not float or cotangent is None:
+            continue
+        up, down = (
+            prim.eval(*[v + s if j == i else v for j, v in enumerate(inputs)])
+            for s in (step, -step)
+        )
+        assert cotangent == pytest.approx((up - down) / (2 * step), rel=1e-6)
+
+
+def test_numbers_and_tensors() -> None:
+    to_tensor = REGISTRY["ScalarToTensor"].bound(dtype=dt.float16)
+    assert to_tensor.infer(FLOAT) == AbstractTensor(dt.float16, ())
+    assert_same(to_tensor.eval(1.5), np.array(1.5, np.float16))
+    to_number = REGISTRY["TensorToScalar"].bound(kind=float)
+    assert to_number.eval(np.array([[1.5]], np.float32)) == 1.5
+    with pytest.raises(ValueError, match="one element"):
+        to_number.infer(AbstractTensor(dt.float32, (2,)))
+
+
+def test_tuples_and_stacks() -> None:
+    pair, second = REGISTRY["MakeTuple"].bound(), REGISTRY["TupleGetItem"].bound(index=1)
+    kinds = AbstractTuple((FLOAT, abstract(2)))
+    assert pair.infer(FLOAT, abstract(2)) == kinds and second.infer(kinds) == abstract(2)
+    assert second.eval(pair.eval(1.0, 2.0)) == 2.0
+    push, pop = REGISTRY["Push"].bound(), REGISTRY["Pop"].bound(abstract=FLOAT)
+    stack = push.eval(push.eval(None, 1.0), 2.0)
+    assert push.infer(STACK, FLOAT) == STACK and pop.infer(STACK) == AbstractTuple((FLOAT, STACK))
+    top, below = pop.eval(stack)
+    assert (top, pop.eval(below)[0], pop.eval(None)) == (2.0, 1.0, (0.0, None))
