@@ -7,8 +7,9 @@ All of the first three make a GradFunction.  It keeps two questions apart:
 * how the gradients are found: here by a tape; in GRAPH_MODE, or inside a compiled function, by J.
 
 What is differentiated is the sum of all float Tensors that the function returns (with ``has_aux``:
-of the first thing it returns).  One value that is reached twice, as two arguments or as an argument
-and through a closure, has one gradient: the total.
+of the first thing it returns).  Each argument is a variable of its own, also where one Tensor is
+given twice, or is reached through a closure as well.  (So it is in MindSpore's graph mode; its
+PyNative mode gives each the total.)
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from minispore.context import GRAPH_MODE, get_context
 from minispore.ops import stop_gradient
 from minispore.parameter import Parameter
 from minispore.primitive import is_number, is_tracing
-from minispore.tensor import Tensor
+from minispore.tensor import Tensor, tapes
 from minispore.tree import flatten, unflatten
 
 ALL = "all"  # as grad_position: every Tensor among the arguments, always as a tuple
@@ -116,10 +117,7 @@ class GradFunction:
         refuse_tracing(f"the gradient of {self.__name__}")
         args, kwargs, sens = self.split_sens(args, kwargs)
         selection = self.select(args, kwargs)
-        with Tape() as tape:
-            keys = [tape.watch(x) if needs_gradient(x) else 0 for x in selection.variables]
-            tape.guard([x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)])
-            value = self.fn(*args, **kwargs)
+        tape, keys, value = taped(self.fn, args, kwargs, selection)
         outputs = self.differentiated(value)
         cotangents = cotangents_of(outputs, sens) if self.with_sens else map(ops.ones_like, outputs)
         found = gradients(tape, outputs, list(cotangents), keys, selection.variables)
@@ -230,9 +228,31 @@ def refuse_tracing(what: str) -> None:
         )
 
 
-def needs_gradient(variable: Tensor) -> bool:
-    """False for Parameters that are frozen (``requires_grad=False``): their gradient is zeros."""
-    return not isinstance(variable, Parameter) or variable.requires_grad
+def taped(
+    fn: Callable, args: tuple, kwargs: dict, selection: Selection
+) -> tuple[Tape, list[int], Any]:
+    """A call on a tape: the tape, the keys of the selection's variables, and the value."""
+    given = [*args, *kwargs.values()]
+    inputs = [as_variable(x) for x in selection.inputs]
+    for i, x in zip(selection.numbers, inputs, strict=True):
+        given[i] = x
+    with Tape() as tape:
+        keys = [tape.watch(x) for x in inputs]
+        keys += [tape.watch(w) if w.requires_grad else 0 for w in selection.weights]
+        tape.guard([x for x in given if isinstance(x, Tensor)])
+        value = fn(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
+    for leaf in flatten(value, _is_tensor)[0]:
+        if any(leaf is x for x in inputs):
+            leaf._data = leaf._data.copy()  # results share no memory with arguments
+    return tape, keys, value
+
+
+def as_variable(x: Tensor) -> Tensor:
+    """The value of a Tensor as a value of its own, which tapes know to be equal to it."""
+    variable = Tensor._wrap(x._data)
+    for tape in tapes.active:
+        tape.record(ops.Identity.bound(), (x,), variable)
+    return variable
 
 
 def gradients(
@@ -457,10 +477,7 @@ def _pairs(tree: Any) -> Iterator[tuple]:
 
 
 class _Linearised:
-    """A function at a point: its value, and products with its Jacobian in both directions.
-
-    A Tensor that is given twice is two variables here.
-    """
+    """A function at a point: its value, and products with its Jacobian in both directions."""
 
     def __init__(self, name: str, fn: Callable, inputs: Any, weights: Weights, has_aux: bool):
         refuse_tracing(name)
@@ -468,15 +485,9 @@ class _Linearised:
         for x in inputs:
             if not isinstance(x, Tensor):
                 raise TypeError(f"{name}: inputs must be Tensors, not {type(x).__name__}")
-        inputs = distinct(inputs)
         self.gradient = GradFunction(fn, ALL, _checked_weights(name, weights), has_aux=has_aux)
-        self.selection = self.gradient.select(inputs, {})
-        variables = self.selection.variables
-        self.tape = Tape()
-        with self.tape as tape:
-            self.keys = [tape.watch(x) if needs_gradient(x) else 0 for x in variables]
-            tape.guard(inputs)
-            value = fn(*inputs)
+        self.selection = self.gradient.select(tuple(inputs), {})
+        self.tape, self.keys, value = taped(fn, tuple(inputs), {}, self.selection)
         self.outputs = self.gradient.differentiated(value)
         self.value = value[0] if has_aux else value
         self.aux: tuple = ()  # one more result: the aux, bare if it is one
@@ -511,15 +522,6 @@ class _Linearised:
         return unflatten(
             structure, [next(pushed) if t.dtype.is_float else ops.zeros_like(t) for t in leaves]
         )
-
-
-def distinct(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The Tensors, with copies in place of those whose value was there before."""
-    found: dict[int, Tensor] = {}
-    for x in tensors:
-        own = ops.identity(x) if x._key in found else x
-        found[own._key] = own
-    return tuple(found.values())
 
 
 def vjp(fn: Callable, *inputs: Tensor, weights: Weights = None, has_aux: bool = False) -> tuple:
