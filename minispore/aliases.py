@@ -29,6 +29,7 @@ from minispore.autodiff.api import (
     value_and_grad,
     vjp,
 )
+from minispore.compile import jit
 from minispore.parameter import Parameter, ParameterTuple
 from minispore.primitive import Primitive, bprop_getters
 from minispore.random import get_seed, set_seed
@@ -67,8 +68,10 @@ def _table() -> dict[str, dict[str, Any]]:
     seeds = {"set_seed": set_seed, "get_seed": get_seed}
     tensors = {"Tensor": Tensor, "tensor": tensor}
     parameters = {"Parameter": Parameter, "ParameterTuple": ParameterTuple}
+    compiler = {"jit": jit, "ms_function": jit}  # ms_function: what jit was called before 2.0
     return {
-        "minispore.common": {**_public(dtype), **tensors, **parameters, **seeds},
+        "minispore.common": {**_public(dtype), **tensors, **parameters, **seeds, **compiler},
+        "minispore.common.api": compiler,
         "minispore.common.dtype": _public(dtype),
         "minispore.common.initializer": _public(initializer),
         "minispore.common.parameter": parameters,

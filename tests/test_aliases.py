@@ -38,6 +38,7 @@ def test_import_is_light():
         "import minispore.ops as ops; ops.Add",
         "import minispore.dtype as mstype; mstype.float32",
         "import minispore.common; minispore.common.Tensor; minispore.common.dtype.float32",
+        "from minispore.common.api import jit, ms_function",
         "import minispore.common.dtype as mstype; mstype.float32",
         "from minispore.common import dtype as mstype; mstype.int32",
         "from minispore.common import Tensor, Parameter, ParameterTuple, set_seed, float32",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers import assert_same
 
+import minispore as ms
 from minispore import nn, ops
 from minispore.autodiff.tape import Tape
 from minispore.dtype import bfloat16, float16, float32, float64, int64
@@ -27,15 +28,18 @@ def floats(*shape):
 # ------------------------------------------------------------------------ values and gradients
 
 
+@pytest.mark.parametrize("mode", ["pynative", "graph"])
 @pytest.mark.parametrize("text", CASES)
-def test_values_and_gradients_agree_with_mindspore(text):
+def test_values_and_gradients_agree_with_mindspore(text, mode):
     cell = eval(f"nn.{text}", {"nn": nn, "weight": Tensor(FIGURES["class_weight"])})
     count = sum(key.startswith(f"{text} input") for key in FIGURES)
     inputs = [Tensor(FIGURES[f"{text} input {i}"]) for i in range(count)]
-    with Tape() as tape:
-        key = tape.watch(inputs[0])
-        out = cell(*inputs)
-    (gradient,) = tape.backward([out], [Tensor(FIGURES[f"{text} sens"])], [key])
+    sens = Tensor(FIGURES[f"{text} sens"])
+
+    def both(*inputs):
+        return cell(*inputs), ops.GradOperation(sens_param=True)(cell)(*inputs, sens)
+
+    out, gradient = (ms.jit(both) if mode == "graph" else both)(*inputs)
     assert_same(out, FIGURES[f"{text} output"])
     assert_same(gradient, FIGURES[f"{text} gradient"])
 
