@@ -150,14 +150,6 @@ def bool_op(ev: Evaluator, is_and: bool, nodes: list[ast.expr]) -> Any:
     return choose(ev, condition, [rest, lambda: value] if is_and else [lambda: value, rest])
 
 
-def both(ev: Evaluator, first: Any, later: Callable[[], Any]) -> Any:
-    """``first and later()``."""
-    condition = truth(ev, first)
-    if isinstance(condition, bool):
-        return later() if condition else first
-    return choose(ev, condition, [later, lambda: first])
-
-
 def is_same(ev: Evaluator, a: Any, b: Any) -> Any:
     """``a is b``."""
     if isinstance(a, Choice):

@@ -232,10 +232,6 @@ class Evaluator(GraphBuilder):
         for target in node.targets:
             self.assign(target, value)
 
-    def statement_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
-            self.assign(node.target, self.expression(node.value))
-
     def statement_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):
             old = self.load_name(node.target.id)
@@ -258,10 +254,7 @@ class Evaluator(GraphBuilder):
         store(self.operate(INPLACE[type(node.op)], old, right))
 
     def statement_FunctionDef(self, node: ast.FunctionDef) -> None:
-        value: Any = self.make_closure(node, node.name)
-        for decorator in reversed(node.decorator_list):
-            value = self.call(self.expression(decorator), [value], {})
-        self.store_name(node.name, value)
+        self.store_name(node.name, self.make_closure(node, node.name))
 
     def statement_Global(self, node: ast.Global) -> None:
         pass
@@ -485,25 +478,8 @@ class Evaluator(GraphBuilder):
         return self.born(out) if isinstance(out, (list, dict, set)) else out
 
     def expression_Compare(self, node: ast.Compare) -> Any:
-        left = self.expression(node.left)
-        result: Any = True
-        for i, (op, right_node) in enumerate(zip(node.ops, node.comparators, strict=True)):
-            if i == 0:
-                right = self.expression(right_node)
-                result = self.compare(node, op, left, right)
-            else:
-                state = [right]
-
-                def later(op=op, right_node=right_node, state=state) -> Any:
-                    value = self.expression(right_node)
-                    last, state[0] = state[0], value
-                    return self.compare(node, op, last, value)
-
-                first = result
-                result = control.both(self, first, later)
-                right = state[0]
-            left = right
-        return result
+        left, right = self.expression(node.left), self.expression(node.comparators[0])
+        return self.compare(node, node.ops[0], left, right)
 
     def compare(self, node: ast.Compare, op: ast.cmpop, left: Any, right: Any) -> Any:
         self.at(node)
@@ -634,9 +610,6 @@ class Evaluator(GraphBuilder):
         out: list[Any] = []
         self.comprehension(node, lambda: out.append(self.expression(node.elt)))
         return self.born(out)
-
-    def expression_GeneratorExp(self, node: ast.GeneratorExp) -> Any:
-        return self.expression_ListComp(node)  # type: ignore[arg-type]  # the same fields
 
     def expression_SetComp(self, node: ast.SetComp) -> Any:
         out: set[Any] = set()

@@ -11,7 +11,7 @@ import linecache
 import types
 from dataclasses import dataclass, field
 
-FunctionNode = ast.FunctionDef | ast.Lambda
+from minispore.frontend.desugar import FunctionNode, desugar
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ def code_of(fn: types.FunctionType) -> Code:
     code = fn.__code__
     found = _codes.get(code)
     if found is None:
-        node = _find(module_ast(code.co_filename), code)
+        node = desugar(_find(module_ast(code.co_filename), code))
         found = analyse(node, code.co_filename, code.co_name)
         _codes[code] = found
     return found
