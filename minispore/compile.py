@@ -19,6 +19,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from minispore.frontend.gradient import call_gradient
 from minispore.frontend.heap import Choice, Conflict
 from minispore.frontend.lower import Lowering
 from minispore.ir.node import CNode, FuncGraph, Grad, Node, ParameterNode, ValueNode, tuple_item
-from minispore.passes import optimize
+from minispore.passes import Fire, optimize
 from minispore.primitive import bprop_getters, handled_by, is_tracing
 from minispore.symbolic import NeedConstant, Scalar, wrap
 from minispore.tensor import Tensor, tapes
@@ -52,15 +53,25 @@ def _is_tensor(value: Any) -> bool:
 
 
 @dataclass
+class Stage:
+    """A graph on the way, how long it took to make, and the rules that fired for it."""
+
+    name: str
+    graph: FuncGraph
+    seconds: float
+    fires: list[Fire] = field(default_factory=list)
+
+
+@dataclass
 class Compiled:
     """One compiled graph and what a call needs to run it.
 
-    `stages` are the graphs on the way, by name; `results` tells how to build what the function
+    `history` are the graphs on the way, in order; `results` tells how to build what the function
     returns from the graph's outputs and from Tensors that were its inputs; `writes` which outputs
     are new values of which inputs; `attributes` which are written to which objects' attributes.
     """
 
-    stages: dict[str, FuncGraph]
+    history: list[Stage]
     guard: Callable[[list], list | None]
     guard_source: str
     structure: Structure
@@ -71,6 +82,11 @@ class Compiled:
     first_inputs: list[Tensor] | None
     function: GraphFunction
     lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def stages(self) -> dict[str, FuncGraph]:
+        """The graphs on the way, by the name of their stage."""
+        return {stage.name: stage.graph for stage in self.history}
 
     def run(self, inputs: list[Tensor]) -> Any:
         """Run the graph on the Tensors that the guard collected, and commit what it wrote."""
@@ -151,6 +167,7 @@ def _as_result(value: Any) -> Any:
 
 def compile_call(function: Callable, args: tuple, kwargs: dict, name: str) -> Compiled:
     """Compile one call: evaluate it into a graph, expand gradients, optimise, plan."""
+    start = perf_counter()
     leaves, structure = flatten((args, kwargs), _is_tensor)
     tensors = list({id(t): t for t in leaves}.values())
     ev = Evaluator(name, context.get_context("max_call_depth"))
@@ -166,7 +183,7 @@ def compile_call(function: Callable, args: tuple, kwargs: dict, name: str) -> Co
         except calls.Unreachable:
             value = None
         value = ev.readable(value, "the result")
-        return _finish(ev, value, len(tensors))
+        return _finish(ev, value, len(tensors), start)
 
 
 def _argument_names(
@@ -221,8 +238,8 @@ def _needs_constant(ev: Evaluator, error: NeedConstant) -> TypeError:
     return out
 
 
-def _finish(ev: Evaluator, value: Any, n_args: int) -> Compiled:
-    """Lower what was evaluated to a graph, and compile that."""
+def _finish(ev: Evaluator, value: Any, n_args: int, start: float) -> Compiled:
+    """Lower what was evaluated (since `start`) to a graph, and compile that."""
     outside = ev.outside
     ev.homed(None)
     unique: dict[int, int] = {}
@@ -258,21 +275,35 @@ def _finish(ev: Evaluator, value: Any, n_args: int) -> Compiled:
             f"RULES.version == {bprop_getters.version}", "gradient rules", RULES=bprop_getters
         )
     guard, source = outside.guard(n_args)
-    stages = {"evaluate": graph}
-    function = GraphFunction(expand_grad(graph))
-    stages["grad"] = function.graph
-
-    def keep(name: str, before: FuncGraph, after: FuncGraph) -> None:
-        if after is not before:
-            stages[f"optimize_{len(stages) - 1:02d}_{name}"] = after
-
-    optimized = optimize(function.graph, callback=keep)
-    stages["optimized"] = optimized
-    function.__dict__["plan"] = compile_plan(optimized)
+    history = [Stage("evaluate", graph, perf_counter() - start)]
+    function, more = _compile_graph(graph)
     return Compiled(
-        stages, guard, source, structure, cells, len(leaves), writes, attributes,
+        history + more, guard, source, structure, cells, len(leaves), writes, attributes,
         list(outside.tensors), function,
     )  # fmt: skip
+
+
+def _compile_graph(graph: FuncGraph) -> tuple[GraphFunction, list[Stage]]:
+    """Expand gradients, optimise and plan a graph; every stage that changed it is kept."""
+    last = perf_counter()
+    function = GraphFunction(expand_grad(graph))
+    stages = [Stage("grad", function.graph, perf_counter() - last)]
+    log: list[Fire] = []
+    n_logged = 0
+
+    def keep(name: str, before: FuncGraph, after: FuncGraph) -> None:
+        nonlocal last, n_logged
+        now = perf_counter()
+        if after is not before:
+            number = len(stages)
+            stages.append(Stage(f"optimize_{number:02d}_{name}", after, now - last, log[n_logged:]))
+        last, n_logged = now, len(log)
+
+    last = perf_counter()
+    optimized = optimize(function.graph, log, keep)
+    function.__dict__["plan"] = compile_plan(optimized)
+    stages.append(Stage("optimized", optimized, perf_counter() - last))
+    return function, stages
 
 
 def _renumber(structure: Structure, order: list[int]) -> Structure:
