@@ -9,9 +9,10 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
+from helpers import assert_same
 
-from minispore import nn, ops
-from minispore.autodiff.tape import Tape
+import minispore as ms
+from minispore import context, nn
 from minispore.dtype import float32, int64
 from minispore.nn import cell as cell_module
 from minispore.parameter import Parameter, ParameterTuple
@@ -56,12 +57,16 @@ class Net(nn.Cell):
         return x
 
 
-def gradient(f, *inputs):
-    """The output of f and the gradients of its sum, by a tape."""
-    with Tape() as tape:
-        keys = [tape.watch(x) for x in inputs]
-        out = f(*inputs)
-    return out, tape.backward([out], [ops.ones_like(out)], keys)
+@pytest.fixture(params=["pynative", "graph"])
+def gradient(request):
+    """A function that gives the output of f and the gradients of its sum, in one of the modes."""
+
+    def run(f, *inputs):
+        step = ms.value_and_grad(f, tuple(range(len(inputs))))
+        out, grads = (ms.jit(step) if request.param == "graph" else step)(*inputs)
+        return out, grads if len(inputs) > 1 else (grads,)
+
+    return run
 
 
 # ---------------------------------------------------------------------------- construction
@@ -409,8 +414,6 @@ def test_a_hook_may_remove_itself():
 
 
 def test_an_outermost_call_in_graph_mode_goes_to_the_compiler(monkeypatch):
-    from minispore import context
-
     calls = []
     monkeypatch.setattr(cell_module, "run_cell", lambda *call: calls.append(call) or 42)
     monkeypatch.setattr(cell_module, "compile_cell", lambda *call: calls.append(call) or 43)
@@ -420,6 +423,59 @@ def test_an_outermost_call_in_graph_mode_goes_to_the_compiler(monkeypatch):
         assert layer(2, y=3) == 42
     assert layer.compile(5) is None
     assert calls == [(layer, (2,), {"y": 3}), (layer, (5,), {})]
+
+
+class Branches(nn.Cell):
+    """Containers, a state that is written, and a flag: what a compiled construct must follow."""
+
+    def __init__(self):
+        super().__init__()
+        self.cells_ = nn.CellList([nn.Dense(4, 4, activation="relu"), nn.Dense(4, 4)])
+        self.table = nn.CellDict({"out": nn.Dense(4, 2)})
+        self.seq = nn.SequentialCell(OrderedDict([("act", nn.Tanh()), ("same", nn.Identity())]))
+        self.calls = Parameter(Tensor(0), name="calls")
+
+    def construct(self, x, scale=2.0):
+        self.calls += 1
+        for cell in self.cells_:
+            x = cell(x)
+        if self.training:
+            x = x * scale
+        for _, cell in self.table.items():
+            x = cell(x)
+        return self.seq(x) + self.cells_[-1].bias.sum() * len(self.seq)
+
+
+def test_both_modes_agree():
+    net, x = Branches(), Tensor(np.random.default_rng(0).standard_normal((3, 4)), float32)
+
+    def results():
+        return [net.set_train(mode)(x, *more) for mode in (True, False) for more in ((), (3.0,))]
+
+    expected = results()
+    with context.using(mode=context.GRAPH_MODE):
+        net.compile(x)
+        assert net.calls.asnumpy() == 4  # compiling runs nothing
+        actual = results()
+        assert net.calls.asnumpy() == 8
+        net.cells_[0] = nn.Dense(4, 4, "zeros", "zeros")  # another child is seen at once
+        changed = net(x)
+    assert_same(tuple(actual), tuple(expected))
+    assert_same(changed, net(x))
+    assert np.abs(changed.asnumpy() - actual[-1].asnumpy()).max() > 1e-3
+
+
+def test_hooks_in_graph_mode():
+    layer = Layer()
+    x = Tensor([2.0])
+    with context.using(mode=context.GRAPH_MODE):
+        assert layer(x, 10).item() == 20
+        first = layer.register_forward_pre_hook(lambda cell, args: (args[0] + 1, *args[1:]))
+        second = layer.register_forward_hook(lambda cell, args, out: -out)
+        assert layer(x, 10).item() == -30
+        first.remove()
+        second.remove()
+        assert layer(x, 10).item() == 20
 
 
 # --------------------------------------------------------------------- gradients of one's own
@@ -435,27 +491,24 @@ class TimesTen(nn.Cell):
         return dout * 10, dout * out
 
 
-def test_bprop_replaces_the_chain_rule():
+def test_bprop_replaces_the_chain_rule(gradient):
     x, y = Tensor([2.0]), Tensor([3.0])
     out, (dx, dy) = gradient(lambda x, y: TimesTen()(x, y) * 2, x, y)
     assert (out.item(), dx.item(), dy.item()) == (12.0, 20.0, 12.0)
     assert TimesTen()(x, y).item() == 6.0
 
 
-def test_second_order_through_a_bprop():
+def test_second_order_through_a_bprop(gradient):
     class Cube(TimesTen):
         def bprop(self, x, y, out, dout):
             return x * x * x * dout, dout
 
-    def first(x):
-        return gradient(lambda x: Cube()(x, Tensor([3.0])), x)[1][0]
-
-    x = Tensor([2.0])
-    dx, (ddx,) = gradient(first, x)
+    cube, three = Cube(), Tensor([3.0])
+    dx, (ddx,) = gradient(ms.grad(lambda x: cube(x, three)), Tensor([2.0]))
     assert (dx.item(), ddx.item()) == (8.0, 12.0)
 
 
-def test_bprop_takes_defaults_and_numbers():
+def test_bprop_takes_defaults_and_numbers(gradient):
     class Power(nn.Cell):
         def construct(self, x, n=2):
             return x**n
@@ -468,7 +521,7 @@ def test_bprop_takes_defaults_and_numbers():
     assert gradient(lambda x: Power()(x, n=5), x)[1][0].item() == 5.0
 
 
-def test_bprop_with_two_outputs():
+def test_bprop_with_two_outputs(gradient):
     class Both(nn.Cell):
         def construct(self, x):
             return x * 2, x * 3
@@ -479,7 +532,8 @@ def test_bprop_with_two_outputs():
     assert gradient(lambda x: Both()(x)[0], Tensor([1.0]))[1][0].item() == 100.0
 
 
-def test_inside_a_bprop_cell_no_other_gradient_flows():
+@pytest.mark.parametrize("mode", ["pynative", "graph"])
+def test_inside_a_bprop_cell_no_other_gradient_flows(mode):
     class Weighted(TimesTen):
         def __init__(self):
             super().__init__()
@@ -489,26 +543,29 @@ def test_inside_a_bprop_cell_no_other_gradient_flows():
             return x * y * self.w
 
     cell = Weighted()
-    x, y = Tensor([2.0]), Tensor([3.0])
-    with Tape() as tape:
-        keys = [tape.watch(t) for t in (x, cell.w)]
-        out = cell(x, y)
-    dx, dw = tape.backward([out], [ops.ones_like(out)], keys)
-    assert dx.item() == 10.0 and dw is None
+    grad_fn = ms.grad(cell, 0, [cell.w])
+    dx, (dw,) = (ms.jit(grad_fn) if mode == "graph" else grad_fn)(Tensor([2.0]), Tensor([3.0]))
+    assert (dx.item(), dw.item()) == (10.0, 0.0)
 
 
-def test_a_bprop_knows_of_single_tensors_only():
-    class Lists(nn.Cell):
-        def construct(self, x):
-            return [x]
+class Packs(nn.Cell):
+    def __init__(self, pack):
+        super().__init__()
+        self.pack = pack
 
-        def bprop(self, x, out, dout):
-            return dout
+    def construct(self, x, n=(1, 2)):
+        return [x] if self.pack else x
 
-    x = Tensor([1.0])
-    for argument in (x, [x], (x, x)):
-        with pytest.raises(TypeError, match="Lists has a bprop, which knows of single Tensors"):
-            Lists()(argument)
+    def bprop(self, x, n, out, dout):
+        return dout, None
+
+
+def test_a_bprop_knows_of_single_tensors_only(gradient):
+    x, plain, packs = Tensor([1.0]), Packs(False), Packs(True)
+    assert gradient(plain, x)[1][0].item() == 1.0  # n is a tuple of constants: no matter
+    for wrong in (packs, lambda x: plain([x]), lambda x: plain((x, x))):
+        with pytest.raises(TypeError, match="Packs has a bprop, which knows of single Tensors"):
+            gradient(wrong, x)
 
 
 @pytest.mark.parametrize(
@@ -519,7 +576,7 @@ def test_a_bprop_knows_of_single_tensors_only():
         (lambda self, x, dout: dout, TypeError),
     ],
 )
-def test_a_wrong_bprop_is_an_error(bprop, error):
+def test_a_wrong_bprop_is_an_error(gradient, bprop, error):
     class Wrong(TimesTen):
         pass
 

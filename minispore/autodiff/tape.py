@@ -29,6 +29,7 @@ from typing import Any, Protocol
 from minispore import ops
 from minispore.primitive import Primitive, ScalarLike, TensorLike, bprop_getters
 from minispore.tensor import Tensor, tapes
+from minispore.tree import flatten
 
 
 class Differentiable(Protocol):
@@ -257,6 +258,16 @@ def filled(out: Any, dout: Any) -> Any:
     if isinstance(out, ScalarLike):
         return out.kind(0)
     return ops.zeros_like(out) if isinstance(out, TensorLike) else None
+
+
+def refuse_containers(name: str, values: Sequence[Any]) -> None:
+    """TypeError if Tensors are in a tuple, list or dict, where a bprop's gradients do not reach."""
+    for value in values:
+        if not isinstance(value, Tensor) and flatten(value, lambda v: isinstance(v, Tensor))[0]:
+            raise TypeError(
+                f"{name} has a bprop, which knows of single Tensors only: pass and return Tensors, "
+                f"not a {type(value).__name__} of them"
+            )
 
 
 def checked(name: str, cotangents: Any, inputs: tuple) -> tuple:

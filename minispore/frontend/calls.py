@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from minispore.autodiff.tape import refuse_containers
 from minispore.frontend import control, exits, fence
 from minispore.frontend.builtins import BUILTINS, call_container_method
 from minispore.frontend.capture import is_trusted
@@ -403,6 +404,7 @@ def _call_with_bprop(ev: Evaluator, cell: Any, args: list[Any], kwargs: dict[str
     function = ev.get_attribute(cell, "construct").__func__
     code, owner, parent = _parts(function)
     inputs = list(bind(ev, function, code, [cell, *args], kwargs).values())[1:]
+    refuse_containers(type(cell).__name__, inputs)
     nodes: list[Node] = [v._node for v in inputs if isinstance(v, Tensor)]  # type: ignore[misc]
     region = Region(ev.region, "cell", type(cell).__name__, ev.origin)
     owner_node = CallNode(region, ev.origin)
@@ -414,6 +416,7 @@ def _call_with_bprop(ev: Evaluator, cell: Any, args: list[Any], kwargs: dict[str
     finally:
         ev.region = region.parent  # type: ignore[assignment]
         region.hand_up()
+    refuse_containers(type(cell).__name__, value if isinstance(value, tuple) else (value,))
     results = result_nodes(ev, value)
     owner_node.custom = CustomGradient(nodes, results)
     _build_bprop(ev, cell, owner_node, inputs, value)

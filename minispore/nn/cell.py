@@ -24,13 +24,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, ValuesView
 from typing import Any, ClassVar, TypeVar
 
-from minispore.autodiff.tape import pause_tapes, record_custom
+from minispore.autodiff.tape import pause_tapes, record_custom, refuse_containers
 from minispore.compile import compile_cell, run_cell
 from minispore.context import GRAPH_MODE, get_context
 from minispore.parameter import Parameter, ParameterTuple
 from minispore.primitive import is_tracing
 from minispore.tensor import Tensor
-from minispore.tree import flatten
 
 Self = TypeVar("Self", bound="Cell")
 
@@ -357,12 +356,7 @@ def call_with_bprop(cell: Cell, args: tuple, kwargs: dict) -> Any:
     with pause_tapes():
         output = cell.construct(*bound.args, **bound.kwargs)
     outputs = output if isinstance(output, tuple) else (output,)
-    for value in (*bound.args, *outputs):
-        if not isinstance(value, Tensor) and flatten(value, lambda v: isinstance(v, Tensor))[0]:
-            raise TypeError(
-                f"{type(cell).__name__} has a bprop, which knows of single Tensors only: pass and "
-                f"return Tensors, not a {type(value).__name__} of them"
-            )
+    refuse_containers(type(cell).__name__, (*bound.args, *outputs))
     return record_custom(_OwnGradient(cell), bound.args, output)
 
 
