@@ -1,4 +1,4 @@
-"""Plans: equal to the interpreter, to Python and NumPy; slots are freed; results are the caller's."""
+"""Plans: equal to the interpreter, to Python and NumPy; slots are freed; who owns results."""
 
 import gc
 import math

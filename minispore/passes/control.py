@@ -5,6 +5,7 @@ These rules look at graphs, which no pattern can say; each is a function of one 
 
 from __future__ import annotations
 
+from minispore.abstract import AbstractScalar
 from minispore.ir.compare import same_graph
 from minispore.ir.interp import chosen
 from minispore.ir.node import (
@@ -36,10 +37,10 @@ def choose_constant(node: CNode) -> Node | None:
 
 
 def merge_equal_arms(node: CNode) -> Node | None:
-    """The call of an arm, if both are the same."""
+    """The call of an arm, if both are the same (an int may be out of range: that must fail)."""
     switch = node.callee
     assert isinstance(switch, Switch)
-    if len(switch.graphs) != 2 or not same_graph(*switch.graphs):
+    if node.inputs[0].abstract == AbstractScalar(int) or not same_graph(*switch.graphs):
         return None
     origin = node.origin.made_by("merge_equal_arms")
     return CNode(switch.graphs[0], node.inputs[1:], node.abstract, origin)

@@ -165,7 +165,7 @@ def _match_call(pattern: CNode, node: CNode, bindings: Bindings) -> Iterator[Bin
         or len(pattern.inputs) != len(node.inputs)
     ):
         return
-    bound = _match_attributes(wanted.attrs, found.attrs, bindings)
+    bound = _match_attributes(wanted, found, bindings)
     if bound is None:
         return
     yield from _match_operands(pattern.inputs, node.inputs, bound)
@@ -183,15 +183,15 @@ def _match_operands(
         yield from _match_operands(patterns[1:], nodes[1:], first)
 
 
-def _match_attributes(wanted: dict, found: dict, bindings: Bindings) -> Bindings | None:
+def _match_attributes(wanted: Primitive, found: Primitive, bindings: Bindings) -> Bindings | None:
     """The bindings with those of attributes; None if the attributes differ."""
-    if wanted.keys() != found.keys():
+    if wanted.attrs.keys() != found.attrs.keys():
         return None
-    for name, pattern in wanted.items():
+    for name, pattern in wanted.attrs.items():
         parameter = _node_of(pattern)
         if isinstance(parameter, ParameterNode):
-            bindings = {**bindings, parameter.name: found[name]}
-        elif Primitive.bound(v=pattern).key[1] != Primitive.bound(v=found[name]).key[1]:
+            bindings = {**bindings, parameter.name: found.attrs[name]}
+        elif wanted.bound(value=pattern) != wanted.bound(value=found.attrs[name]):
             return None
     return bindings
 
