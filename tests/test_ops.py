@@ -241,6 +241,30 @@ def test_gradient(case: Case) -> None:
         check_gradient(run, [*case.inputs, *weights], seed=1)
 
 
+@pytest.mark.parametrize("case", [p for p in CASES if p.values[0].order >= 1])  # type: ignore[attr-defined]
+def test_gradient_types(case: Case) -> None:
+    """Gradients have the operands' types, and the value that float64 gives, rounded."""
+    exact = pulled_back(case, dt.float64)
+    for dtype in case.dtypes[1:]:
+        for found, wanted in zip(pulled_back(case, dtype), exact, strict=True):
+            assert (found is None) == (wanted is None)
+            if found is not None:
+                assert_same(found, wanted.asnumpy().astype(dtype.numpy), 2 * case.factor)
+
+
+def pulled_back(case: Case, dtype: dt.DType) -> list:
+    """The gradients, computed in `dtype`, of the same operands: numbers that bfloat16 can hold."""
+    arrays = [
+        x.astype(dt.bfloat16.numpy).astype(dtype.numpy) if x.dtype == np.float64 else x
+        for x in case.inputs
+    ]
+    tensors = [Tensor(a) for a in arrays]
+    outputs = parts(case.function(*tensors))
+    weights = [np.arange(ops.size(o)).reshape(o.shape) % 4 + 1 for o in outputs]
+    cotangents = [Tensor(w, o.dtype) for w, o in zip(weights, outputs, strict=True)]
+    return gradients(case.function, tensors, cotangents)
+
+
 @pytest.mark.parametrize(
     "op",
     [ops.sign, ops.floor, ops.ceil, ops.round, ops.trunc, ops.stop_gradient, ops.zeros_like]

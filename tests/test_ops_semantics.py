@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graphs import FLOAT, graph_of
+from graphs import FLOAT, INT, graph_of
 from graphs import tensor as abstract
 from helpers import assert_same
 from op_table import SCALARS
@@ -438,7 +438,7 @@ def test_writes(write: Callable, value: list) -> None:
 def test_print(capsys: pytest.CaptureFixture) -> None:
     def show(x: Any, token: Any) -> Any:
         ops.print_("x is", x, {"twice": 2 * x}, sep="; ")
-        ops.print_(x, end="!\n")
+        ops.Print()(x, end="!\n")
         return ops.depend(x, None)
 
     show(Tensor([1.0, 2.0]), None)
@@ -446,6 +446,32 @@ def test_print(capsys: pytest.CaptureFixture) -> None:
     assert eager.startswith("x is; [1. 2.]; {'twice': Tensor(") and eager.endswith("[1. 2.]!\n")
     interpret(graph_of(show, abstract(2), TOKEN), [f32(1, 2), None])
     assert capsys.readouterr().out == eager
+
+
+@pytest.mark.parametrize(
+    "op,wanted",
+    [
+        (lambda x, n, s: x + s, dt.float32),
+        (lambda x, n, s: n * x, dt.float32),
+        (lambda x, n, s: ops.cast(x, dt.int32) * n, dt.int32),
+        (lambda x, n, s: ops.cast(x, dt.int32) * s, dt.float32),
+        (lambda x, n, s: ops.pow(ops.cast(x, dt.int64), n), dt.int64),
+        (lambda x, n, s: ops.floor_div(ops.cast(x, dt.int64), n), dt.int64),
+        (lambda x, n, s: ops.clamp(x, 0, s), dt.float32),
+        (lambda x, n, s: ops.full((2,), s), dt.float32),
+        (lambda x, n, s: ops.full((2,), n, dtype=dt.float16), dt.float16),
+        (lambda x, n, s: ops.masked_fill(x, x > 1, s), dt.float32),
+        (lambda x, n, s: ops.cast(s, dt.float64) + ops.cast(x, dt.float64), dt.float64),
+    ],
+)
+def test_numbers_that_vary(op: Callable, wanted: dt.DType) -> None:
+    """A Scalar promotes as the Python number does in PyNative mode, to the same value."""
+    graph = graph_of(op, abstract(2), INT, FLOAT)
+    for n, s in ((2, 1.5), (3, -0.25)):
+        found = interpret(graph, [f32(1, 3), n, s])[0]
+        eager = op(Tensor(f32(1, 3)), n, s)
+        assert eager.dtype is wanted
+        assert_same(found, eager.asnumpy())
 
 
 # --------------------------------------------------------------------------- constants, classes

@@ -126,5 +126,6 @@ def functional(
 
     function = two if binary else one
     function.__name__ = function.__qualname__ = name
+    function.__module__ = prim.__module__
     function.__doc__ = f"{doc}\n\nMindSpore: ``ops.{name}``, ``ops.{prim.name}``."
     return function

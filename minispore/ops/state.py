@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from minispore import ops, tree
+from minispore import ops
 from minispore.abstract import AbstractTensor
 from minispore.dtype import DType
 from minispore.ops.common import Composite, check_tensor
 from minispore.ops.structural import Print
-from minispore.primitive import Primitive, ScalarLike, TensorLike, apply, as_tensor
+from minispore.primitive import Primitive, TensorLike, apply, as_tensor
 
 
 class Cast(Primitive):
@@ -192,6 +192,8 @@ def addn(x: Any) -> Any:
 
 
 def print_(*input_x: Any, sep: str = " ", end: str = "\n") -> None:
-    """Python's ``print``, in program order in both modes.  MindSpore: ``ops.print_``."""
-    leaves, structure = tree.flatten(input_x, lambda v: isinstance(v, (TensorLike, ScalarLike)))
-    apply(Print.bound(structure=structure, sep=sep, end=end), *leaves)
+    """Python's ``print``, in program order in both modes.
+
+    MindSpore: ``ops.print_``, ``ops.Print``; there `sep` and `end` are refused.
+    """
+    Print()(*input_x, sep=sep, end=end)

@@ -20,8 +20,8 @@ from minispore.abstract import (
     AbstractTuple,
 )
 from minispore.dtype import DType
-from minispore.primitive import Primitive, apply, eager_handler
-from minispore.tree import unflatten
+from minispore.primitive import Primitive, ScalarLike, TensorLike, apply, eager_handler
+from minispore.tree import flatten, unflatten
 
 
 class Structural(Primitive, register=False):
@@ -241,6 +241,10 @@ def as_python(value: Any) -> Any:
 
 class Print(Effect):
     """Python's ``print``.  Attributes: `structure` of the arguments (a tuple), `sep`, `end`."""
+
+    def __call__(self, *args: Any, sep: str = " ", end: str = "\n") -> None:
+        leaves, structure = flatten(args, lambda v: isinstance(v, (TensorLike, ScalarLike)))
+        apply(Print.bound(structure=structure, sep=sep, end=end), *leaves)
 
     def eval(self, token: Any, *values: Any) -> Any:
         args = unflatten(self.attrs["structure"], [as_python(v) for v in values])
