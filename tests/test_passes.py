@@ -51,7 +51,6 @@ from minispore.passes.dead_code import dead_code
 from minispore.passes.fold import FOLD_LIMIT, FOLD_RULES
 from minispore.passes.pattern import Rule, is_lossless, op
 from minispore.passes.rewrite import Function, call_groups, rewrite
-from minispore.primitive import Primitive, apply
 from minispore.symbolic import constant_node
 
 T = tensor(2, 3)
@@ -73,13 +72,16 @@ def half(x):
 
 
 def idempotent(name):
-    f = getattr(ops, name)() if isinstance(getattr(ops, name), type) else getattr(ops, name)
+    f = getattr(ops, name)()
     return Row(lambda x: f(f(x)), lambda x: f(x), lambda x: f(x))
 
 
-def of_one(function, other=(0,), types=(tensor(1, 3),)):
+def of_one(function, dtype=dt.float32):
     return Row(
-        lambda x: function(x, 0), lambda x: ops.reshape(x, (3,)), lambda x: function(x, 1), types
+        lambda x: function(x, 0),
+        lambda x: ops.reshape(x, (3,)),
+        lambda x: function(x, 1),
+        (tensor(1, 3, dtype=dtype),),
     )
 
 
@@ -119,10 +121,12 @@ ROWS = {
     "max_self": Row(lambda x: ops.maximum(x, x), lambda x: x, lambda x: ops.maximum(x, -x)),
     "min_self": Row(lambda x: ops.minimum(x, x), lambda x: x, lambda x: ops.minimum(x, -x)),
     "and_self": Row(
-        lambda x, y: ops.logical_and(x, x), lambda x, y: x, lambda x, y: ops.logical_and(x, y), (B, B)
+        lambda x, y: ops.logical_and(x, x), lambda x, y: x, lambda x, y: ops.logical_and(x, y),
+        (B, B),
     ),
     "or_self": Row(
-        lambda x, y: ops.logical_or(x, x), lambda x, y: x, lambda x, y: ops.logical_or(x, y), (B, B)
+        lambda x, y: ops.logical_or(x, x), lambda x, y: x, lambda x, y: ops.logical_or(x, y),
+        (B, B),
     ),
     "and_true": Row(
         lambda x: ops.logical_and(True, x), lambda x: x, lambda x: ops.logical_and(x, False), (B,)
@@ -131,20 +135,24 @@ ROWS = {
         lambda x: ops.logical_or(x, False), lambda x: x, lambda x: ops.logical_or(x, True), (B,)
     ),
     "not_not": Row(
-        lambda x: ops.logical_not(ops.logical_not(x)), lambda x: x, lambda x: ops.logical_not(x), (B,)
+        lambda x: ops.logical_not(ops.logical_not(x)), lambda x: x, lambda x: ops.logical_not(x),
+        (B,),
     ),
     "not_equal": Row(
-        lambda x, y: ops.logical_not(x == y), lambda x, y: x != y, lambda x, y: ops.logical_not(x < y),
+        lambda x, y: ops.logical_not(x == y), lambda x, y: x != y,
+        lambda x, y: ops.logical_not(x < y),
         (T, T),
     ),
     "select_same": Row(
         lambda c, x: ops.select(c, x, x), lambda c, x: x, lambda c, x: ops.select(c, x, -x), (B, T)
     ),
     "select_true": Row(
-        lambda x, y: ops.select(True, x, y), lambda x, y: x, lambda x, y: ops.select(x > 0, x, y), (T, T)
+        lambda x, y: ops.select(True, x, y), lambda x, y: x,
+        lambda x, y: ops.select(x > 0, x, y), (T, T),
     ),
     "select_false": Row(
-        lambda x, y: ops.select(False, x, y), lambda x, y: y, lambda x, y: ops.select(x > 0, x, y), (T, T)
+        lambda x, y: ops.select(False, x, y), lambda x, y: y,
+        lambda x, y: ops.select(x > 0, x, y), (T, T),
     ),
     "select_not": Row(
         lambda c, x, y: ops.select(ops.logical_not(c), x, y), lambda c, x, y: ops.select(c, y, x),
@@ -172,7 +180,8 @@ ROWS = {
     ),
     "merge_transposes": Row(
         lambda x: ops.transpose(ops.transpose(x, (1, 2, 0)), (1, 2, 0)),
-        lambda x: ops.transpose(x, (2, 0, 1)), lambda x: ops.transpose(x, (1, 2, 0)), (tensor(2, 3, 4),),
+        lambda x: ops.transpose(x, (2, 0, 1)), lambda x: ops.transpose(x, (1, 2, 0)),
+        (tensor(2, 3, 4),),
     ),
     "broadcast_same": Row(
         lambda x: ops.broadcast_to(x, (2, 3)), lambda x: x, lambda x: ops.broadcast_to(x, (4, 2, 3))
@@ -191,10 +200,12 @@ ROWS = {
     "reducemax_of_one": of_one(ops.reduce_max),
     "reducemin_of_one": of_one(ops.reduce_min),
     "reduceprod_of_one": of_one(ops.prod),
-    "reducesum_of_one": of_one(ops.reduce_sum, types=(tensor(1, 3, dtype=dt.int32),)),
-    "reducemean_of_one": of_one(ops.reduce_mean, types=(tensor(1, 3, dtype=dt.int32),)),
-    **{f"{n.lower()}_twice": idempotent(n) for n in ("Abs", "Floor", "Ceil", "Round", "Trunc", "Sign")},
-    "relu_twice": idempotent("ReLU"),
+    "reducesum_of_one": of_one(ops.reduce_sum, dt.int32),
+    "reducemean_of_one": of_one(ops.reduce_mean, dt.int32),
+    **{
+        f"{name.lower()}_twice": idempotent(name)
+        for name in ("Abs", "Floor", "Ceil", "Round", "Trunc", "Sign", "ReLU")
+    },
     "drop_broadcast": Row(
         lambda x, y: x * ops.broadcast_to(y, (2, 3)), lambda x, y: x * y,
         lambda x, y: y * ops.broadcast_to(y, (2, 3)), (T, tensor(3)),
@@ -207,20 +218,17 @@ FAST_ROWS = {
     "div_self": Row(lambda x: x / x, lambda x: ops.ones_like(x), lambda x: x / 3),
     "pow_two": Row(lambda x: x**2, lambda x: ops.square(x), lambda x: x**3),
     "merge_factors": Row(
-        lambda x: (x * 3) * 5, lambda x: x * apply(op_mul(), ops.constant(np.float32(3)), 5.0),
+        lambda x: (x * 3) * 5, lambda x: x * (ops.constant(np.float32(3)) * 5),
         lambda x: (x * 3) * x,
     ),
     "merge_terms": Row(
-        lambda x: (x + 3) + 5, lambda x: x + (ops.constant(np.float32(3)) + 5), lambda x: (x + 3) + x
+        lambda x: (x + 3) + 5, lambda x: x + (ops.constant(np.float32(3)) + 5),
+        lambda x: (x + 3) + x,
     ),
     "reducesum_of_one_fast": of_one(ops.reduce_sum),
     "reducemean_of_one_fast": of_one(ops.reduce_mean),
 }  # fmt: skip
 ALL_RULES = {r.name: r for r in (*algebra.EXACT, *algebra.FAST)}
-
-
-def op_mul():
-    return ops.Mul()
 
 
 def fire(rule, graph):
@@ -355,23 +363,20 @@ def test_is_lossless_is_what_numpy_finds(source, target):
         assert wraps or not kept
 
 
-@pytest.mark.parametrize("chain", [
-    ("float16", "float32", "float64"), ("float16", "float32", "bool_"), ("int8", "int32", "uint8"),
-    ("int8", "float32", "float16"), ("int16", "float64", "int32"), ("bool_", "int8", "float16"),
-    ("float64", "float32", "float64"), ("int32", "float32", "int64"), ("int16", "float32", "uint8"),
-    ("float16", "float32", "int8"), ("uint8", "bfloat16", "int16"), ("int64", "int8", "int64"),
+@pytest.mark.parametrize("chain, count", [
+    ("float16 float32 float64", 1), ("float16 float32 bool_", 1), ("int8 int32 uint8", 1),
+    ("int8 float32 float16", 1), ("int16 float64 int32", 1), ("bool_ int8 float16", 1),
+    ("uint8 bfloat16 int16", 1), ("int8 int32 int8", 0), ("float16 float64 float16", 0),
+    ("float64 float32 float64", 2), ("int32 float32 int64", 2), ("int16 float32 uint8", 2),
+    ("float16 float32 int8", 2), ("int64 int8 int64", 2), ("float16 bfloat16 float32", 2),
 ])  # fmt: skip
-def test_cast_chains(chain):
-    source, *targets = chain
+def test_cast_chains(chain, count):
+    source, *targets = chain.split()
     before = graph_of(cast(*targets), AbstractTensor(getattr(dt, source), (16,)))
     after = optimize(before)
-    equal_on_special_values(before, after) if targets[-1][:3] != "int" else None
-    merged = {
-        ("float16", "float32", "float64"), ("float16", "float32", "bool_"), ("int8", "int32", "uint8"),
-        ("int8", "float32", "float16"), ("int16", "float64", "int32"), ("bool_", "int8", "float16"),
-        ("uint8", "bfloat16", "int16"),
-    }  # fmt: skip
-    assert after.count() == (1 if chain in merged else 2)
+    if not (source.startswith("float") and targets[-1].startswith("int")):
+        equal_on_special_values(before, after)  # a nan has no integer
+    assert after.count() == count
 
 
 # -------------------------------------------------------------------------------- the driver
@@ -397,8 +402,8 @@ def test_numbers_match_by_bits_and_shape_does_not_matter():
     assert rewrite(fills, [rule]).count() == 0
     almost = np.ones((2, 3), np.float32)
     almost[1, 2] = 2
-    for other in (almost, np.ones((0, 3), np.float32)):
-        g = graph_of(lambda x, c=other: x[:0] * ops.constant(c) if not c.size else x * ops.constant(c), T)
+    for constant in (almost, np.ones((0, 3), np.float32)):
+        g = graph_of(lambda x, c=constant: x * ops.constant(c), tensor(*constant.shape))
         assert rewrite(g, [rule]) is g
     mixed = np.zeros((2, 3), np.float32)
     mixed[1, 1] = -0.0
@@ -483,10 +488,10 @@ def test_call_groups_are_callees_first():
     groups = [sorted(h.name for h in group) for group in call_groups(outer)]
     assert groups == [["one"], ["factorial", "more"], ["outer"]]
     graph = graph_of(lambda x: x, INT)
-    for i in range(3000):  # deeper than Python's stack
+    for i in range(1500):  # deeper than Python's stack
         (x,) = parameters(INT)
         graph = FuncGraph(f"g{i}", [x], apply_node(graph, x))
-    assert [len(group) for group in call_groups(graph)] == [1] * 3001
+    assert [len(group) for group in call_groups(graph)] == [1] * 1501
     assert optimize(graph).count() == 0
 
 
@@ -524,14 +529,16 @@ def number(n):
     return graph_of(lambda x: x * n, INT, name=f"times{n}")
 
 
-@pytest.mark.parametrize("value, factor", [(True, 2), (False, 3), (np.array(True), 2), (1, 3), (0, 2)])
+@pytest.mark.parametrize(
+    "value, factor", [(True, 2), (False, 3), (np.array(True), 2), (1, 3), (0, 2)]
+)
 def test_choose_constant(value, factor):
     (x,) = parameters(INT)
     g = FuncGraph("f", [x], apply_node(Switch((number(2), number(3))), value, x))
     after, fired = run_rules(SWITCH_RULES, g)
     assert fired == ["choose_constant"]
     assert interpret(after, [5]) == (5 * factor,)
-    assert [f for f in optimize(after).nodes() if isinstance(f, CNode)][0].callee.name == "ScalarMul"
+    assert optimize(after).output.callee.name == "ScalarMul"
 
 
 def test_choose_constant_leaves_an_index_out_of_range():
@@ -557,7 +564,8 @@ def test_swap_arms():
     assert fired == ["swap_arms"] and after.output.inputs[0] is c
     assert [interpret(after, [v, 1]) for v in (True, False)] == [(3,), (2,)]
     n, x = parameters(INT, INT)
-    g = FuncGraph("f", [n, x], apply_node(Switch((number(2), number(3))), apply_node("ScalarNot", n), x))
+    no = apply_node("ScalarNot", n)
+    g = FuncGraph("f", [n, x], apply_node(Switch((number(2), number(3))), no, x))
     assert rewrite(g, SWITCH_RULES) is g  # an int is not a condition
 
 
@@ -706,13 +714,13 @@ def test_inline_keeps_recursion_and_own_gradients_before_grad():
 def test_inline_stops_where_graphs_would_explode(monkeypatch):
     monkeypatch.setattr(inline, "MAX_NODES", 1000)
     graph = graph_of(lambda x: x + 1, INT, name="g0")
-    for i in range(20):  # 2 ** 20 additions
+    for i in range(16):  # 2 ** 16 additions
         (x,) = parameters(INT)
         graph = FuncGraph(f"g{i + 1}", [x], apply_node(graph, apply_node(graph, x)))
     after = inline.inline(graph)
     verify(after)
     assert all(len(g.nodes()) <= 1100 for g in after.graphs())
-    assert compile_plan(after).run([0]) == (2**20,)
+    assert compile_plan(after).run([0]) == (2**16,)
 
 
 def test_inline_copies_stacks_for_each_call():
@@ -764,8 +772,7 @@ def test_dead_code_in_switches():
     g = FuncGraph("main", [c, x, y], tuple_item(call, 0))
     after = dead_code(g)
     verify(after)
-    assert len(tuple_item(after.output, 0).inputs if after.output.inputs[0] is c else
-               after.output.inputs[0].inputs) == 2  # fmt: skip
+    assert len(after.output.inputs[0].inputs) == 2
     for choice in (True, False):
         assert interpret(after, [choice, 5, 6]) == interpret(g, [choice, 5, 6])
 
@@ -788,7 +795,7 @@ def test_dead_carries_of_loops():
     g = FuncGraph("main", [n, k], tuple_item(loop, 1))
     after = dead_code(g)
     verify(after)
-    (loop_after,) = [x for x in after.nodes() if isinstance(x, CNode) and isinstance(x.callee, While)]
+    loop_after = after.output.inputs[0]
     assert len(loop_after.inputs) == 3 and loop_after.callee.n_const == 1
     assert interpret(after, [5, 9]) == (10,) == interpret(g, [5, 9])
     n, k, loop = dead_loop()

@@ -121,7 +121,9 @@ class FuncGraph:
     a tuple, one cotangent per differentiable parameter; J uses it instead of the chain rule.
     """
 
-    __slots__ = ("name", "parameters", "_output", "origin", "scope_kind", "bprop", "__weakref__")
+    __slots__ = (
+        "name", "parameters", "_output", "_nodes", "origin", "scope_kind", "bprop", "__weakref__",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -135,6 +137,7 @@ class FuncGraph:
         self.name = name
         self.parameters = tuple(parameters)
         self._output = output
+        self._nodes: list[Node] | None = None
         self.origin = origin
         self.scope_kind = scope_kind
         self.bprop = bprop
@@ -164,8 +167,13 @@ class FuncGraph:
         return tuple_parts(self.output) or (self.output,)
 
     def nodes(self) -> list[Node]:
-        """The nodes that the output needs, inputs first (parameters that are unused are absent)."""
-        return toposort([self.output])
+        """The nodes that the output needs, inputs first (parameters that are unused are absent).
+
+        The list is kept, since a graph never changes: do not write to it.
+        """
+        if self._nodes is None:
+            self._nodes = toposort([self.output])
+        return self._nodes
 
     def graphs(self, with_bprop: bool = False) -> list[FuncGraph]:
         """This graph and every graph reachable from it, each once, callers first.

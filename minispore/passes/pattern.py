@@ -25,7 +25,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -70,9 +70,9 @@ class Rule:
     @cached_property
     def root(self) -> CNode:
         """The traced pattern."""
-        names = inspect.signature(self.pattern).parameters
+        variables = [wrap(ParameterNode(n, self.sample)) for n in _parameters(self.pattern)]
         with handled_by(GraphBuilder()):
-            traced = self.pattern(*(wrap(ParameterNode(n, self.sample)) for n in names))
+            traced = self.pattern(*variables)
         root = _node_of(traced)
         assert isinstance(root, CNode) and isinstance(root.callee, Primitive)
         return root
@@ -83,8 +83,15 @@ class Rule:
         assert isinstance(self.root.callee, Primitive)
         return (self.root.callee.name,)
 
+    @cached_property
+    def hints(self) -> frozenset[str]:
+        """What must be among the operands of a node that matches: a quick look before the match."""
+        return frozenset(map(_hint, self.root.inputs)) - {""}
+
     def apply(self, node: CNode) -> Node | None:
         """What replaces `node`; None if the rule does not fire."""
+        if not self.hints.issubset(map(_hint, node.inputs)):
+            return None
         for bindings in match(self.root, node, {}):
             bindings["out"] = node
             if self.when is not None and not _call(self.when, bindings):
@@ -109,10 +116,21 @@ def _made_by(node: Node, rule: str) -> Origin:
     return node.origin.made_by(rule)
 
 
+def _hint(node: Node) -> str:
+    """The name of a primitive that a node calls, "constant", or "" for anything else."""
+    if isinstance(node, CNode) and isinstance(node.callee, Primitive):
+        return "constant" if node.callee.name == "Fill" else node.callee.name
+    return "constant" if isinstance(node, ValueNode) else ""
+
+
+@cache
+def _parameters(function: Callable) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
+
+
 def _call(function: Callable, bindings: Bindings) -> Any:
     """`function` on the bindings that its parameters name; nodes as Tensors and Scalars."""
-    names = inspect.signature(function).parameters
-    found = [bindings[name] for name in names]
+    found = [bindings[name] for name in _parameters(function)]
     return function(*(wrap(v) if isinstance(v, Node) else v for v in found))
 
 
