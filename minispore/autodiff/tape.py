@@ -59,12 +59,6 @@ class Entry:
         """The outputs as a tuple."""
         return self.out if isinstance(self.out, tuple) else (self.out,)
 
-    def __str__(self) -> str:
-        def text(items: tuple) -> str:
-            return ", ".join(f"%{v._key}" if isinstance(v, Tensor) else repr(v) for v in items)
-
-        return f"{text(self.outputs)} = {self.name}({text(self.inputs)})"
-
 
 class Tape:
     """Records what happens to the values it watches, inside a ``with`` block.
@@ -87,7 +81,20 @@ class Tape:
         tapes.active = self._outside
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.entries))
+        numbers: dict[int, int] = {}
+
+        def text(values: tuple) -> str:
+            return ", ".join(map(name, values))
+
+        def name(value: Any) -> str:
+            if not isinstance(value, Tensor):
+                return repr(value)
+            if value._key in self._live:
+                return f"%{numbers.setdefault(value._key, len(numbers) + 1)}"
+            return str(value._abstract) if value.shape else str(value)
+
+        lines = ((text(e.inputs), text(e.outputs), e.name) for e in self.entries)
+        return "\n".join(f"{outputs} = {called}({inputs})" for inputs, outputs, called in lines)
 
     def watch(self, tensor: Tensor) -> int:
         """Follow the present value of a float Tensor; its key, to ask for its cotangent."""
