@@ -19,6 +19,7 @@ import numpy as np
 
 from minispore import __version__
 from minispore.abstract import Abstract, AbstractScalar, AbstractTensor
+from minispore.autodiff.transform import expand_grad
 from minispore.dataset import DataError
 from minispore.dtype import bool_
 from minispore.ir.interp import interpret
@@ -136,7 +137,7 @@ def _run(options: argparse.Namespace) -> int:
         where = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
         return _fail("run", f"'{options.file}' raised {type(error).__name__}: {error}{where}")
     for i, (node, value) in enumerate(zip(graph.outputs(), outputs, strict=True)):
-        print(f"output {i}: {node.abstract}\n{value}")
+        print(f"output {i}: {node.abstract}\n{value!s}")
     return 0
 
 
@@ -157,7 +158,7 @@ def _read_graph(path: Path) -> FuncGraph:
 
 
 def _optimized_text(graph: FuncGraph) -> str:
-    return to_text(optimize(graph), full=True)
+    return to_text(optimize(expand_grad(graph)), full=True)
 
 
 def _inputs(graph: FuncGraph, paths: Sequence[Path], seed: int) -> list:

@@ -215,7 +215,8 @@ def test_no_machine_specific_text():
         path = ROOT / name
         if not path.is_file() or path.suffix in (".npz", ".png"):
             continue
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for number, line in enumerate(text.splitlines(), 1):
             if ABSOLUTE_PATH.search(line) or FOREIGN_WORD.search(line):
                 found.append(f"{name}:{number}: {line[:80]}")
     assert not found, "\n".join(found[:20])
