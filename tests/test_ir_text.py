@@ -120,6 +120,15 @@ def test_round_trip_of_effects(capsys):
     assert expected in text
     interpret(parse(text), [None, 5])
     assert capsys.readouterr().out == "loss [5, {'a': 5, 3: (1, -0.0)}] None 2j ()\n"
+    spec = tree.Formatted(g.parameters[1], -1, ".3f")
+    leaves, f_string = tree.flatten((tree.Text(("loss ", spec)),), lambda v: v is g.parameters[1])
+    check = apply_node(
+        "Check", ValueNode(None, TOKEN), False, 0.5, exception=ValueError, structure=f_string
+    )
+    text = round_trip(FuncGraph("f", [], check))
+    assert "tree((Text('loss ', Formatted(*0, -1, '.3f')),))" in text
+    with pytest.raises(ValueError, match="loss 0.500"):
+        interpret(parse(text), [])
     check = apply_node(
         "Check", ValueNode(None, TOKEN), True, exception=IndexError, structure=tree.constant("no")
     )

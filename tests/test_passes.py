@@ -49,6 +49,7 @@ from minispore.passes.control import SWITCH_RULES, TUPLE_RULES
 from minispore.passes.cse import cse
 from minispore.passes.dead_code import dead_code
 from minispore.passes.fold import FOLD_LIMIT, FOLD_RULES
+from minispore.passes.parameters import parameter_eliminate
 from minispore.passes.pattern import Rule, is_lossless, op
 from minispore.passes.rewrite import Function, call_groups, rewrite
 from minispore.symbolic import constant_node
@@ -851,6 +852,64 @@ def test_dead_code_leaves_graphs_under_grad_alone():
     assert dead_code(g) is g
 
 
+# --------------------------------------------------------------------------------- parameters
+
+
+def test_a_constant_that_every_call_passes_is_in_the_graph():
+    arm = graph_of(lambda x, k: x * k, INT, INT, name="arm")
+    other = graph_of(lambda x, k: x + k, INT, INT, name="other")
+    c, x = parameters(BOOL, INT)
+    g = FuncGraph("f", [c, x], apply_node(Switch((arm, other)), c, x, 3))
+    log: list = []
+    after = optimize(parameter_eliminate(g, log))
+    assert [f.rule for f in log] == ["same_at_every_call"] * 2
+    assert same_graph(after, switch(BOOL, number(3), graph_of(lambda x: x + 3, INT)))
+    two = apply_node(Switch((arm, other)), c, apply_node(Switch((arm, other)), c, x, 3), 4)
+    differ = FuncGraph("f", [c, x], two)
+    assert parameter_eliminate(differ) is differ
+
+
+def test_operands_that_are_one_node_are_one_parameter():
+    f = graph_of(lambda x, y, z: (x * y + z,), INT, INT, INT, name="f")
+    c, x, z = parameters(BOOL, INT, INT)
+    g = FuncGraph("main", [c, x, z], apply_node(Switch((f, f)), c, x, x, z))
+    after = dead_code(parameter_eliminate(g))
+    verify(after)
+    assert len(after.output.inputs) == 3
+    assert interpret(after, [True, 3, 4]) == (13,)
+
+
+@pytest.mark.parametrize("choice, values", [
+    (BOOL, [True, False]), (INT, [0, 1]),
+    (tensor(1, dtype=dt.bool_), [np.array([True]), np.array([False])]),
+])  # fmt: skip
+def test_the_choice_is_known_inside_an_arm(choice, values):
+    arms = [graph_of(lambda c, x: (c, x), choice, INT, name=n) for n in "ab"]
+    c, x = parameters(choice, INT)
+    g = FuncGraph("f", [c, x], apply_node(Switch(tuple(arms)), c, c, x))
+    after = dead_code(parameter_eliminate(g))
+    verify(after)
+    assert len(after.output.inputs) == 2
+    for value in values:
+        assert_same_bits(*[interpret(h, [value, 5])[0] for h in (after, g)])
+
+
+def test_parameters_that_must_stay():
+    body = graph_of(lambda k, x: (x + k,), INT, INT, name="body")
+    cond = graph_of(lambda k, x: x < 10, INT, INT, name="cond")
+    (k,) = parameters(INT)
+    carry = FuncGraph("f", [k], apply_node(While(cond, body, 1), k, 0))
+    assert parameter_eliminate(carry) is carry  # the carry begins as 0
+    constant = FuncGraph("f", [k], apply_node(While(cond, body, 1), 3, k))
+    after = optimize(constant)
+    assert len(after.output.inputs) == 1 and interpret(after, [1]) == (10,)
+    x = ParameterNode("x", FLOAT)
+    f = graph_of(lambda x, y: x * y, FLOAT, FLOAT)
+    grad = CNode(Grad(f, (0,), 1), [x, constant_node(2.0)], AbstractTuple((FLOAT, FLOAT)))
+    under_grad = FuncGraph("f", [x], grad)
+    assert parameter_eliminate(under_grad) is under_grad
+
+
 # ---------------------------------------------------------------------------------- pipeline
 
 
@@ -871,7 +930,7 @@ def test_pipeline_prints_its_passes():
     names = [line.split()[0] for line in str(default_pipeline()).splitlines()]
     assert names == [
         "inline", "switch_simplify", "tuple_transform", "arithmetic_simplify", "constant_folding",
-        "cse", "dead_code",
+        "parameter_eliminate", "cse", "dead_code",
     ]  # fmt: skip
 
 

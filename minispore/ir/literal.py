@@ -4,6 +4,7 @@
     Float32   Tensor[Float32, (2, 3)]   Scalar[float]          dtypes and abstracts
     int   ValueError                                           builtin types and exceptions
     tree((*0, 'text', {'a': *1}))                              a structure: *n is leaf number n
+    tree(Text('loss ', Formatted(*0, -1, '.3f')))              that of an f-string
     Tensor[Float32, (2)]([1.0, -0.0])                          a constant Tensor
     Tensor[Float32, (64, 10)](bytes 'AAAA...')                 a large one, exactly, as base64
     Tensor[Float32, (64, 10)](... 640 values, sha256 3fa9c1d2) a large one, summarised
@@ -41,6 +42,7 @@ INLINE_VALUES = 16  # larger arrays are summarised, or given as bytes
 DTYPES = {str(d): d for d in dt.ALL}
 KINDS: dict[str, type] = {"bool": bool, "int": int, "float": float}
 CONSTANTS = {"True": True, "False": False, "None": None, "...": ...}
+TREES: dict[str, type] = {"Text": tree.Text, "Formatted": tree.Formatted}
 FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 
@@ -92,6 +94,8 @@ def _write_tree(structure: tree.Structure) -> str:
         return "{" + ", ".join(f"{k}: {v}" for k, v in zip(keys, items, strict=True)) + "}"
     if structure.kind is list:
         return f"[{', '.join(items)}]"
+    if structure.kind.__name__ in TREES:
+        return f"{structure.kind.__name__}({', '.join(items)})"
     text = _tuple_text(", ".join(items), len(items))
     return text if structure.kind is tuple else write_attribute(structure.kind) + text
 
@@ -271,8 +275,9 @@ def read_attribute(scanner: Scanner) -> Any:
 def _read_tree(scanner: Scanner) -> tree.Structure:
     if scanner.found("*"):
         return tree.Leaf(scanner.integer("the number of a leaf"))
+    kind = TREES[scanner.take()] if scanner.next in TREES else tuple
     if scanner.found("("):
-        return tree.Container(tuple, tuple(read_list(scanner, ")", lambda: _read_tree(scanner))))
+        return tree.Container(kind, tuple(read_list(scanner, ")", lambda: _read_tree(scanner))))
     if scanner.found("["):
         return tree.Container(list, tuple(read_list(scanner, "]", lambda: _read_tree(scanner))))
     if scanner.found("{"):

@@ -52,12 +52,13 @@ def cse(graph: FuncGraph, log: Log | None = None) -> FuncGraph:
 
 def is_linear(node: CNode) -> bool:
     """True for nodes that take or give a Token or a Stack: each is one event, not one value."""
-    return _is_linear(node.abstract) or any(_is_linear(i.abstract) for i in node.inputs)
+    return is_linear_type(node.abstract) or any(is_linear_type(i.abstract) for i in node.inputs)
 
 
-def _is_linear(abstract: Abstract) -> bool:
+def is_linear_type(abstract: Abstract) -> bool:
+    """True for the Token, Stacks, and tuples that hold one."""
     if isinstance(abstract, AbstractTuple):
-        return any(map(_is_linear, abstract.items))
+        return any(map(is_linear_type, abstract.items))
     return abstract in (TOKEN, STACK)
 
 

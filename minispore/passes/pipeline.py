@@ -19,6 +19,7 @@ from minispore.passes.cse import cse
 from minispore.passes.dead_code import dead_code
 from minispore.passes.fold import FOLD_RULES
 from minispore.passes.inline import has_grad, inline
+from minispore.passes.parameters import parameter_eliminate
 from minispore.passes.rewrite import Log, NodeRule, rewrite
 
 MAX_ROUNDS = 10
@@ -101,6 +102,9 @@ def default_pipeline(fastmath: bool = False) -> Pipeline:
             rule_pass("tuple_transform", "tuples that are taken apart again are gone", TUPLE_RULES),
             Pass("arithmetic_simplify", "laws of arithmetic and of shapes", _arithmetic(fastmath)),
             rule_pass("constant_folding", "what only constants decide is computed", FOLD_RULES),
+            Pass(
+                "parameter_eliminate", "what every call passes is in the graph", parameter_eliminate
+            ),
             Pass("cse", "what is computed twice is computed once", cse),
             Pass("dead_code", "what no one reads is neither computed nor passed on", dead_code),
         )
