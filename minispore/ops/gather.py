@@ -44,9 +44,8 @@ def as_index(name: str, index: Any) -> Any:
 
 def check_range(name: str, index: Any, size: int) -> None:
     """Raise IndexError, when the program runs, unless all positions are in [-size, size)."""
-    inside = ops.logical_and(ops.greater_equal(index, -size), ops.less(index, size))
     message = f"{name}: a position is out of range; it must be in [{-size}, {size})"
-    require(ops.all(inside), IndexError, message)
+    require(apply(ops.IndexInRange.bound(size=size), index), IndexError, message)
 
 
 def add_rows(out: np.ndarray, index: np.ndarray, rows: np.ndarray) -> None:
