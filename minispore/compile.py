@@ -363,7 +363,7 @@ class JitFunction:
         self.__wrapped_function__ = function
         self.options = options or {}
         self._cache: dict[tuple, list[Compiled]] = {}
-        self._last: Compiled | None = None
+        self.last: Compiled | None = None
         self._lock = threading.RLock()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -383,11 +383,11 @@ class JitFunction:
             for compiled in reversed(self._cache.get(key, [])):
                 inputs = compiled.guard(tensors)
                 if inputs is not None:
-                    self._last = compiled
+                    self.last = compiled
                     return compiled, inputs
             compiled = compile_call(self.__wrapped_function__, args, kwargs, self.__name__)
             self._cache.setdefault(key, []).append(compiled)
-            self._last = compiled
+            self.last = compiled
             first, compiled.first_inputs = compiled.first_inputs, None
             assert first is not None
             return compiled, first
@@ -411,9 +411,9 @@ class JitFunction:
     @property
     def stages(self) -> dict[str, FuncGraph]:
         """All stages of the last call's compilation, by name, in order."""
-        if self._last is None:
+        if self.last is None:
             raise RuntimeError(f"{self.__name__} has not been compiled yet: call it first")
-        return self._last.stages
+        return self.last.stages
 
     @property
     def compile_count(self) -> int:
