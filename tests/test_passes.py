@@ -52,6 +52,7 @@ from minispore.passes.fold import FOLD_LIMIT, FOLD_RULES
 from minispore.passes.parameters import parameter_eliminate
 from minispore.passes.pattern import Rule, is_lossless, op
 from minispore.passes.rewrite import Function, call_groups, rewrite
+from minispore.primitive import apply
 from minispore.symbolic import constant_node
 
 T = tensor(2, 3)
@@ -70,6 +71,14 @@ class Row(NamedTuple):
 
 def half(x):
     return x * ops.constant(np.float32(0.5).reshape(()))
+
+
+def as_tensor(x, dtype):
+    return apply(ops.ScalarToTensor.bound(dtype=dtype), x)
+
+
+def as_number(x, kind):
+    return apply(ops.TensorToScalar.bound(kind=kind), x)
 
 
 def idempotent(name):
@@ -207,9 +216,24 @@ ROWS = {
         f"{name.lower()}_twice": idempotent(name)
         for name in ("Abs", "Floor", "Ceil", "Round", "Trunc", "Sign", "ReLU")
     },
+    "scalar_cast_same": Row(
+        lambda x: apply(ops.ScalarCast.bound(kind=float), x), lambda x: x,
+        lambda x: apply(ops.ScalarCast.bound(kind=int), x * 0 + 1), (FLOAT,),
+    ),
     "drop_broadcast": Row(
         lambda x, y: x * ops.broadcast_to(y, (2, 3)), lambda x, y: x * y,
         lambda x, y: y * ops.broadcast_to(y, (2, 3)), (T, tensor(3)),
+    ),
+}  # fmt: skip
+AFTER_GRAD_ROWS = {
+    "drop_stop_gradient": Row(ops.stop_gradient, lambda x: x, ops.identity),
+    "number_and_back": Row(
+        lambda x: as_number(as_tensor(x, dt.float64), float), lambda x: x,
+        lambda x: as_number(as_tensor(x, dt.float32), float), (FLOAT,),
+    ),
+    "tensor_and_back": Row(
+        lambda x: as_tensor(as_number(x, float), dt.float32), lambda x: x,
+        lambda x: as_tensor(as_number(x, int), dt.float32), (tensor(),),
     ),
 }  # fmt: skip
 FAST_ROWS = {
@@ -229,7 +253,8 @@ FAST_ROWS = {
     "reducesum_of_one_fast": of_one(ops.reduce_sum),
     "reducemean_of_one_fast": of_one(ops.reduce_mean),
 }  # fmt: skip
-ALL_RULES = {r.name: r for r in (*algebra.EXACT, *algebra.FAST)}
+ALL_RULES = {r.name: r for r in (*algebra.EXACT, *algebra.FAST, *algebra.AFTER_GRAD)}
+EXACT_ROWS = {**ROWS, **AFTER_GRAD_ROWS}
 
 
 def fire(rule, graph):
@@ -242,9 +267,9 @@ def fire(rule, graph):
     return graph, len(log)
 
 
-@pytest.mark.parametrize("name", [*ROWS, *FAST_ROWS])
+@pytest.mark.parametrize("name", [*EXACT_ROWS, *FAST_ROWS])
 def test_rule(name):
-    row, rule = {**ROWS, **FAST_ROWS}[name], ALL_RULES[name]
+    row, rule = {**EXACT_ROWS, **FAST_ROWS}[name], ALL_RULES[name]
     after, count = fire(rule, graph_of(row.before, *row.types))
     verify(after)
     assert count > 0
@@ -254,7 +279,7 @@ def test_rule(name):
 
 
 def test_every_rule_has_a_row():
-    assert set(ALL_RULES) == set(ROWS) | set(FAST_ROWS)
+    assert set(ALL_RULES) == set(EXACT_ROWS) | set(FAST_ROWS)
     assert [r.name for r in algebra.FAST] == [r.name for r in algebra.FAST if r.fastmath]
     assert not any(getattr(r, "fastmath", False) for r in algebra.EXACT)
     assert all(r.law for r in ALL_RULES.values())
@@ -315,9 +340,9 @@ def equal_on_special_values(before, after):
 FLOATS = [dt.float32, dt.float64, dt.float16, dt.bfloat16]
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", EXACT_ROWS)
 def test_exact_rules_keep_every_bit(name):
-    row = ROWS[name]
+    row = EXACT_ROWS[name]
     floats = any(isinstance(t, AbstractTensor) and t.dtype is dt.float32 for t in row.types)
     for dtype in FLOATS if floats else [dt.float32]:
         types = [with_dtype(t, dtype) for t in row.types]
@@ -568,6 +593,68 @@ def test_swap_arms():
     no = apply_node("ScalarNot", n)
     g = FuncGraph("f", [n, x], apply_node(Switch((number(2), number(3))), no, x))
     assert rewrite(g, SWITCH_RULES) is g  # an int is not a condition
+
+
+def test_constants_of_arms_are_picked():
+    arms = [graph_of(lambda x, n=n: (n, x, n > 1), INT) for n in (1, 2)]
+    c, x = parameters(BOOL, INT)
+    call = apply_node(Switch(tuple(arms)), c, x)
+    g = FuncGraph("f", [c, x], make_tuple([tuple_item(call, i) for i in (0, 2)]))
+    after = optimize(g)
+    assert [type(n.callee).__name__ for n in after.nodes() if n.inputs] == [
+        "ScalarCast", "ScalarPick", "ScalarNot", "MakeTuple",
+    ]  # fmt: skip
+    for choice in (True, False):
+        assert interpret(after, [choice, 0]) == interpret(g, [choice, 0])
+    many = switch(INT, *(graph_of(lambda x, n=n: n, INT) for n in (1, 2)))
+    assert optimize(many).count() == many.count()
+
+
+@pytest.mark.parametrize("function, kept", [
+    (lambda c, i: pick(int_of(c), 7, 7), 0),
+    (lambda c, i: pick(int_of(c), False, True), 0),
+    (lambda c, i: pick(int_of(c), True, False), 1),
+    (lambda c, i: pick(i, 7, 7), 1),
+    (lambda c, i: pick(1, i, i + 1), 1),
+    (lambda c, i: pick(2, i, 5), 1),
+    (lambda c, i: pick(i, 10, 20, 30) * 2 == 40, 1),
+    (lambda c, i: pick(pick(int_of(c), 2, 0), 5, 6, 7), 2),
+    (lambda c, i: 1 / pick(int_of(c), 0, 2), 3),
+    (lambda c, i: pick(int_of(c), 1, 2) + i, 3),
+])  # fmt: skip
+def test_picks(function, kept):
+    g = graph_of(function, BOOL, INT)
+    after = optimize(g)
+    assert after.count() == kept
+    for inputs in itertools.product([True, False], [0, 1]):
+        results = []
+        for h in (g, after):
+            try:
+                results.append(interpret(h, list(inputs)))
+            except (ZeroDivisionError, IndexError) as error:
+                results.append(type(error))
+        assert repr(results[0]) == repr(results[1])
+
+
+def pick(index, *items):
+    return apply(ops.ScalarPick.bound(), index, *items)
+
+
+def int_of(condition):
+    return apply(ops.ScalarCast.bound(kind=int), condition)
+
+
+def test_checks_that_hold_are_gone(capsys):
+    def f(token, x):
+        ops.common.require(True, ValueError, "never")
+        echo("x")
+        return x
+
+    g = graph_of(f, TOKEN, INT)
+    after = optimize(g)
+    assert after.count() == 1 and compile_plan(after).run([None, 3]) == (3, None)
+    failing = graph_of(lambda t: ops.common.require(False, ValueError, "always"), TOKEN)
+    assert optimize(failing) is failing
 
 
 def test_loops_of_no_and_of_one_trip():

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from minispore import ops
-from minispore.abstract import Abstract
-from minispore.dtype import DType, bool_
+from minispore.abstract import Abstract, AbstractScalar
+from minispore.dtype import DType, bool_, float64, int64
 from minispore.ir.node import CNode, Node, ValueNode, is_call_of
 from minispore.ops import Elementwise, Fill
 from minispore.passes.pattern import Rule, is_exact, is_lossless, op, scalar_twin
@@ -63,6 +63,8 @@ def _inverse(c: Any) -> Any:
     assert value is not None
     return ops.constant((1 / value.astype(np.float64)).astype(value.dtype))
 
+
+NUMBER = AbstractScalar(float)
 
 # fmt: off
 NUMBERS = (
@@ -143,6 +145,8 @@ SHAPES = (
          lambda x, b, e, s: op.StridedSlice(x, begin=b, end=e, strides=s), lambda x: x,
          lambda s: set(s) <= {1}),
     Rule("concat_one", "concat((x,)) -> x", lambda x, a: op.Concat(x, axis=a), lambda x: x),
+    Rule("scalar_cast_same", "float(x) -> x, for a float", lambda x, k: op.ScalarCast(x, kind=k),
+         lambda x: x, sample=NUMBER),
 )
 # fmt: on
 
@@ -222,6 +226,12 @@ FAST = (
 )
 AFTER_GRAD = (
     Rule("drop_stop_gradient", "stop_gradient(x) -> x", lambda x: op.StopGradient(x), lambda x: x),
+    Rule("number_and_back", "number(tensor(x)) -> x, if the dtype holds x",
+         lambda x, a, k: op.TensorToScalar(op.ScalarToTensor(x, dtype=a), kind=k), lambda x: x,
+         lambda x, a: a is {bool: bool_, int: int64, float: float64}[x.kind], sample=NUMBER),
+    Rule("tensor_and_back", "tensor(number(x)) -> x, if the number holds x",
+         lambda x, k, a: op.ScalarToTensor(op.TensorToScalar(x, kind=k), dtype=a), lambda x: x,
+         lambda x, k: k is {"bool": bool, "int": int, "float": float}.get(x.dtype.kind)),
 )
 # fmt: on
 

@@ -5,12 +5,16 @@ These rules look at graphs, which no pattern can say; each is a function of one 
 
 from __future__ import annotations
 
+from typing import Any
+
 from minispore.abstract import AbstractScalar
-from minispore.ir.compare import same_graph
+from minispore.ir.compare import constant_key, same_graph
 from minispore.ir.interp import chosen
 from minispore.ir.node import (
+    NOWHERE,
     CNode,
     Node,
+    Origin,
     Switch,
     ValueNode,
     While,
@@ -20,7 +24,17 @@ from minispore.ir.node import (
     tuple_item,
     tuple_parts,
 )
+from minispore.passes.fold import fold
 from minispore.passes.rewrite import Function
+from minispore.primitive import REGISTRY, Primitive
+
+BOOL = AbstractScalar(bool)
+
+
+def prim_node(name: str, *inputs: Node, origin: Origin = NOWHERE, **attrs: Any) -> CNode:
+    """A node of a primitive, with the type that it infers."""
+    prim = REGISTRY[name].bound(**attrs)
+    return CNode(prim, inputs, prim.infer(*(i.abstract for i in inputs)), origin)
 
 
 def choose_constant(node: CNode) -> Node | None:
@@ -57,6 +71,69 @@ def swap_arms(node: CNode) -> Node | None:
     inputs = (choice.inputs[0], *node.inputs[1:])
     origin = node.origin.made_by("swap_arms")
     return CNode(Switch(switch.graphs[::-1]), inputs, node.abstract, origin)
+
+
+def constants_of_arms(node: CNode) -> Node | None:
+    """The number that each arm of a Switch returns, picked without calling an arm."""
+    index = item_index(node)
+    call = node if index is None else node.inputs[0]
+    if not isinstance(call, CNode) or not isinstance(call.callee, Switch):
+        return None
+    outputs = [
+        g.output if index is None else tuple_item(g.output, index) for g in call.callee.graphs
+    ]
+    numbers = [o for o in outputs if isinstance(o, ValueNode)]
+    choice = call.inputs[0]
+    is_number = isinstance(node.abstract, AbstractScalar)
+    if choice.abstract != BOOL or not is_number or len(numbers) < len(outputs):
+        return None
+    return _pick(prim_node("ScalarCast", choice, kind=int), numbers[::-1], node.origin)
+
+
+def pick_of_op(node: CNode) -> Node | None:
+    """An operation on a picked constant: picked from the results on each of them."""
+    prim = node.callee
+    assert isinstance(prim, Primitive)
+    picks = [i for i, x in enumerate(node.inputs) if not isinstance(x, ValueNode)]
+    if len(picks) != 1 or not is_call_of(node.inputs[picks[0]], "ScalarPick"):
+        return None
+    where, (index, *items) = picks[0], node.inputs[picks[0]].inputs
+    results = []
+    for item in items:
+        inputs = (*node.inputs[:where], item, *node.inputs[where + 1 :])
+        result = fold(CNode(prim, inputs, node.abstract, node.origin))
+        if not isinstance(result, ValueNode):
+            return None
+        results.append(result)
+    return _pick(index, results, node.origin)
+
+
+def pick_known(node: CNode) -> Node | None:
+    """The item of a constant index; a choice of True or False by a condition is the condition."""
+    index, *items = node.inputs
+    if isinstance(index, ValueNode):
+        return items[index.value] if 0 <= index.value < len(items) else None
+    if not is_call_of(index, "ScalarCast") or index.inputs[0].abstract != BOOL:
+        return None
+    condition, constants = index.inputs[0], [i for i in items if isinstance(i, ValueNode)]
+    if len(constants) != 2 or len(items) != 2:
+        return None
+    no, yes = constants
+    if constant_key(no) == constant_key(yes):
+        return no
+    if node.abstract != BOOL:
+        return None
+    return condition if yes.value else prim_node("ScalarNot", condition, origin=node.origin)
+
+
+def _pick(index: Node, items: list[ValueNode], origin: Origin) -> Node:
+    return prim_node("ScalarPick", index, *items, origin=origin.made_by("pick"))
+
+
+def drop_check(node: CNode) -> Node | None:
+    """A Check that holds is only the Token it was given."""
+    token, holds = node.inputs[:2]
+    return token if isinstance(holds, ValueNode) and bool(holds.value) else None
 
 
 def skip_loop(node: CNode) -> Node | None:
@@ -109,13 +186,21 @@ def same_tuple(node: CNode) -> Node | None:
     return whole
 
 
+SCALAR_OPS = tuple(n for n in REGISTRY if n.startswith("Scalar") and n != "ScalarToTensor")
+
 SWITCH_RULES = (
     Function("choose_constant", "switch(True, f, g) -> f", ("Switch",), choose_constant),
     Function("merge_equal_arms", "switch(c, f, f) -> f", ("Switch",), merge_equal_arms),
     Function("swap_arms", "switch(not c, f, g) -> switch(c, g, f)", ("Switch",), swap_arms),
+    Function("constants_of_arms", "switch(c, 1, 0) -> pick(int(c), 0, 1)",
+             ("Switch", "TupleGetItem"), constants_of_arms),
+    Function("pick_known", "pick(1, x, y) -> y; pick(int(c), False, True) -> c", ("ScalarPick",),
+             pick_known),
+    Function("pick_of_op", "op(pick(i, 1, 2)) -> pick(i, op(1), op(2))", SCALAR_OPS, pick_of_op),
+    Function("drop_check", "check(True) -> nothing", ("Check",), drop_check),
     Function("skip_loop", "while(False, body)(x) -> x", ("While",), skip_loop),
     Function("unroll_single_trip", "while, once -> body", ("While",), unroll_single_trip),
-)
+)  # fmt: skip
 
 TUPLE_RULES = (
     Function("item_of_tuple", "(x, y)[0] -> x", ("TupleGetItem",), item_of_tuple),
