@@ -220,6 +220,15 @@ ROWS = {
         lambda x: apply(ops.ScalarCast.bound(kind=float), x), lambda x: x,
         lambda x: apply(ops.ScalarCast.bound(kind=int), x * 0 + 1), (FLOAT,),
     ),
+    "broadcast_of_ones": Row(
+        lambda x: ops.broadcast_to(ops.reshape(x, (1, 2, 3)), (4, 2, 3)),
+        lambda x: ops.broadcast_to(x, (4, 2, 3)),
+        lambda x: ops.broadcast_to(ops.reshape(x, (2, 1, 3)), (2, 4, 3)),
+    ),
+    "sink_broadcast": Row(
+        lambda x: -ops.broadcast_to(x, (4, 2, 3)), lambda x: ops.broadcast_to(-x, (4, 2, 3)),
+        lambda x: ops.broadcast_to(-x, (4, 2, 3)),
+    ),
     "drop_broadcast": Row(
         lambda x, y: x * ops.broadcast_to(y, (2, 3)), lambda x, y: x * y,
         lambda x, y: y * ops.broadcast_to(y, (2, 3)), (T, tensor(3)),
@@ -435,6 +444,18 @@ def test_numbers_match_by_bits_and_shape_does_not_matter():
     mixed[1, 1] = -0.0
     g = graph_of(lambda x: x - ops.constant(mixed), T)
     assert rewrite(g, [ALL_RULES["sub_zero"]]) is g
+
+
+def test_element_wise_ops_broadcast_by_themselves():
+    def before(x, y):
+        ones = ops.reshape(y, (1, 3)) * x
+        filled = ops.select(x > ops.zeros((2, 3)), ones, ops.full((2, 3), 2.0))
+        return ops.maximum(filled, ops.reshape(x, (1, 2, 3)))  # that one has to stay
+
+    g = graph_of(before, T, tensor(3))
+    after = optimize(g)
+    assert after.count() == 5 and sum(n.abstract.shape == () for n in after.nodes()) == 2
+    equal_on_special_values(g, after)
 
 
 def test_attributes_match_exactly():

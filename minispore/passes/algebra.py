@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from minispore import ops
-from minispore.abstract import Abstract, AbstractScalar
+from minispore.abstract import Abstract, AbstractScalar, AbstractTensor
 from minispore.dtype import DType, bool_, float64, int64
 from minispore.ir.node import CNode, Node, ValueNode, is_call_of
-from minispore.ops import Elementwise, Fill
+from minispore.ops import BroadcastTo, Elementwise, Fill, Reshape
 from minispore.passes.pattern import Rule, is_exact, is_lossless, op, scalar_twin
 from minispore.passes.rewrite import Function
 from minispore.primitive import REGISTRY, Primitive
@@ -37,6 +37,11 @@ def _same_cast(source: DType, middle: DType, target: DType) -> bool:
 def _moves_ones_only(shape: tuple[int, ...], perm: tuple[int, ...]) -> bool:
     moved = [a for a in perm if shape[a] != 1]
     return moved == sorted(moved)
+
+
+def _adds_ones(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    """True if a reshape only puts dimensions of size 1 in front, as broadcasting does."""
+    return new == (1,) * (len(new) - len(old)) + old
 
 
 def _value(c: Any) -> np.ndarray | None:
@@ -138,6 +143,9 @@ SHAPES = (
     Rule("merge_broadcasts", "broadcast_to(broadcast_to(x, s), t) -> broadcast_to(x, t)",
          lambda x, s, t: op.BroadcastTo(op.BroadcastTo(x, shape=s), shape=t),
          lambda x, t: ops.broadcast_to(x, t)),
+    Rule("broadcast_of_ones", "broadcast_to(reshape(x, (1, *x.shape)), s) -> broadcast_to(x, s)",
+         lambda x, s, t: op.BroadcastTo(op.Reshape(x, shape=s), shape=t),
+         lambda x, t: ops.broadcast_to(x, t), lambda x, s: _adds_ones(x.shape, s)),
     Rule("tile_once", "tile(x, (1, 1)) -> x", lambda x, r: op.Tile(x, reps=r), lambda x: x,
          lambda r: set(r) <= {1}),
     Rule("flip_nothing", "flip(x, ()) -> x", lambda x: op.ReverseV2(x, axis=()), lambda x: x),
@@ -195,18 +203,41 @@ def _inferred(prim: Primitive, inputs: tuple[Node, ...]) -> Abstract:
 def _before_broadcast(node: Node) -> Node | None:
     if is_call_of(node, "BroadcastTo"):
         return node.inputs[0]
+    if isinstance(node, CNode) and isinstance(node.callee, Reshape):
+        return node.inputs[0] if _adds_ones(_shape(node.inputs[0]), _shape(node)) else None
     if isinstance(node, CNode) and isinstance(node.callee, Fill) and node.callee.attrs["shape"]:
         prim = Fill.bound(**{**node.callee.attrs, "shape": ()})
         return CNode(prim, (), prim.infer(), node.origin.made_by("drop_broadcast"))
     return None
 
 
+def _shape(node: Node) -> tuple[int, ...]:
+    assert isinstance(node.abstract, AbstractTensor)
+    return node.abstract.shape
+
+
+def sink_broadcast(node: CNode) -> Node | None:
+    """A function of fewer elements, then the BroadcastTo."""
+    prim, operand = node.callee, node.inputs[0]
+    if not (isinstance(operand, CNode) and isinstance(operand.callee, BroadcastTo)):
+        return None
+    assert isinstance(prim, Elementwise)
+    origin = node.origin.made_by("sink_broadcast")
+    small = CNode(prim, operand.inputs, _inferred(prim, operand.inputs), origin)
+    return CNode(operand.callee, (small,), node.abstract, origin)
+
+
+_BY_ARITY = {
+    many: tuple(
+        n for n, p in REGISTRY.items() if issubclass(p, Elementwise) and (p.arity > 1) == many
+    )
+    for many in (False, True)
+}
 BROADCASTS = (
-    Function(
-        "drop_broadcast", "broadcast_to(x) + y -> x + y, if y has that shape",
-        tuple(n for n, p in REGISTRY.items() if issubclass(p, Elementwise) and p.arity > 1),
-        drop_broadcast,
-    ),
+    Function("drop_broadcast", "broadcast_to(x) + y -> x + y, if y has that shape",
+             _BY_ARITY[True], drop_broadcast),
+    Function("sink_broadcast", "f(broadcast_to(x)) -> broadcast_to(f(x))", _BY_ARITY[False],
+             sink_broadcast),
 )  # fmt: skip
 
 # fmt: off
