@@ -79,13 +79,16 @@ def test_recursion_deeper_than_pythons_stack():
     down = FuncGraph("down", [x])
     stop = graph_of(lambda x: x, INT)
     (y,) = parameters(INT)
-    more = FuncGraph("more", [y], CNode(down, [apply_node("ScalarSub", y, 1)], INT))
+    where = Origin(where=Location("f.py", 2))
+    call = CNode(down, [apply_node("ScalarSub", y, 1)], INT, where)
+    more = FuncGraph("more", [y], call)
     zero = apply_node("ScalarEqual", x, 0)
     down.set_output(CNode(Switch((stop, more)), [zero, x], INT))
     with context.using(max_call_depth=5000):
         assert interpret(down, [4999]) == (0,)
-    with pytest.raises(RecursionError, match="max_call_depth"):
+    with pytest.raises(RecursionError, match="max_call_depth") as caught:
         interpret(down, [1001])
+    assert caught.value.__notes__ == ["  at f.py:2"]
 
 
 def test_while():

@@ -30,6 +30,7 @@ from minispore.ir.node import (
     Grad,
     Location,
     Node,
+    Origin,
     ParameterNode,
     Switch,
     ValueNode,
@@ -181,14 +182,16 @@ def test_recursion():
     (x,) = parameters(INT)
     down = FuncGraph("down", [x])
     (y,) = parameters(INT)
-    call = CNode(down, [apply_node("ScalarSub", y, 1)], INT)
+    where = Origin(where=Location("f.py", 2))
+    call = CNode(down, [apply_node("ScalarSub", y, 1)], INT, where)
     more = FuncGraph("more", [y], call)
     arms = (graph_of(lambda x: x, INT), more)
     down.set_output(CNode(Switch(arms), [apply_node("ScalarEqual", x, 0), x], INT))
     with context.using(max_call_depth=3000):
         assert check(down, 2999) == (0,)
-    with pytest.raises(RecursionError, match="max_call_depth"):
+    with pytest.raises(RecursionError, match="max_call_depth") as caught:
         compile_plan(down).run([1001])
+    assert caught.value.__notes__ == ["  at f.py:2"]
 
 
 def test_recursion_through_arms_only():
@@ -201,6 +204,9 @@ def test_recursion_through_arms_only():
     more = apply_node("ScalarAdd", total, n)
     f.set_output(CNode(Switch((done, f)), [is_zero, less, more], INT))
     assert check(f, 10, 0) == (55,)
+    for run in (lambda: interpret(f, [1002, 0]), lambda: compile_plan(f).run([1002, 0])):
+        with pytest.raises(RecursionError, match="f calls itself more than 1000 calls deep"):
+            run()
 
 
 def test_stacks():

@@ -82,7 +82,7 @@ class _Run:
 
     def __init__(self, main: Routine, inputs: Sequence[Any]):
         self.callers: list[tuple[Routine, list[Any], int, Slots]] = []
-        self.depth: Counter[Routine] = Counter()
+        self.depth: Counter[Routine] = Counter()  # calls that are open
         self.result: list[Any] | None = None
         self.enter(main, inputs)
 
@@ -90,8 +90,6 @@ class _Run:
         self.routine, self.pc = routine, 0
         self.slots = routine.slots.copy()
         self.slots[: len(arguments)] = arguments
-        self.depth[routine] += 1
-        check_depth(self.depth[routine], routine.graph)
 
     def to_the_end(self) -> list[Any]:
         """Run until the first routine returns."""
@@ -150,6 +148,8 @@ def choose(run: _Run, step: Instruction) -> None:
 def call(run: _Run, step: Instruction) -> None:
     """Run a routine on new slots of its own."""
     arguments = [run.slots[i] for i in step.inputs]
+    run.depth[step.function] += 1
+    check_depth(run.depth[step.function], step.function.graph)
     run.callers.append((run.routine, run.slots, run.pc, step.outputs))
     run.enter(step.function, arguments)
 

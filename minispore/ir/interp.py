@@ -85,14 +85,12 @@ class _Run:
         self.trace = trace
         self.debug = debugging()
         self.orders: dict[FuncGraph, list[Node]] = {}
-        self.depth: Counter[FuncGraph] = Counter()
+        self.depth: Counter[FuncGraph] = Counter()  # calls that are open
 
     def activation(self, graph: FuncGraph, arguments: Sequence[Any]) -> Activation:
         """One evaluation of a graph; returns the value of its output."""
         if graph not in self.orders:
             self.orders[graph] = execution_order(graph)
-        self.depth[graph] += 1
-        check_depth(self.depth[graph], graph)
         values: dict[Node, Any] = dict(zip(graph.parameters, arguments, strict=True))
         for node in self.orders[graph]:
             try:
@@ -108,7 +106,6 @@ class _Run:
                 raise
             if self.trace:
                 self.trace(node, values[node])
-        self.depth[graph] -= 1
         return values[graph.output]
 
     def call(self, node: CNode, operands: list) -> Activation:
@@ -116,16 +113,20 @@ class _Run:
         callee = node.callee
         if isinstance(callee, Primitive):
             return as_abstract(callee.eval(*operands), node.abstract)
-        if isinstance(callee, Switch):
-            return (yield callee.graphs[chosen(callee, operands[0])], operands[1:])
         if isinstance(callee, While):
             constants, carry = operands[: callee.n_const], operands[callee.n_const :]
             while (yield callee.cond, [*constants, *carry]):
                 carry = yield callee.body, [*constants, *carry]
             return tuple(carry)
-        if isinstance(callee, Grad):
+        if isinstance(callee, Switch):
+            callee, operands = callee.graphs[chosen(callee, operands[0])], operands[1:]
+        elif isinstance(callee, Grad):
             callee = expanded(node)
-        return (yield callee, operands)
+        self.depth[callee] += 1
+        check_depth(self.depth[callee], callee)
+        value = yield callee, operands
+        self.depth[callee] -= 1
+        return value
 
 
 def execution_order(graph: FuncGraph) -> list[Node]:
@@ -189,7 +190,7 @@ def expanded(node: CNode) -> FuncGraph:
 
 
 def check_depth(depth: int, graph: FuncGraph) -> None:
-    """RecursionError where a graph is inside itself `depth` times, and that is too deep."""
+    """RecursionError where `depth` calls of a graph are open, and that is too many."""
     limit = get_context("max_call_depth")
     if depth > limit:
         raise RecursionError(
