@@ -83,7 +83,7 @@ def test_recursion_deeper_than_pythons_stack():
     call = CNode(down, [apply_node("ScalarSub", y, 1)], INT, where)
     more = FuncGraph("more", [y], call)
     zero = apply_node("ScalarEqual", x, 0)
-    down.set_output(CNode(Switch((stop, more)), [zero, x], INT))
+    down.set_output(CNode(Switch((stop, more)), [zero, x], INT, where))
     with context.using(max_call_depth=5000):
         assert interpret(down, [4999]) == (0,)
     with pytest.raises(RecursionError, match="max_call_depth") as caught:
