@@ -34,7 +34,7 @@ from minispore import dtype as dt
 from minispore.abstract import TOKEN, Abstract, AbstractScalar, AbstractTensor
 from minispore.dtype import DType
 from minispore.ir.compare import constant_key
-from minispore.ir.node import CNode, Node, Origin, ParameterNode, ValueNode
+from minispore.ir.node import CNode, Node, ParameterNode, ValueNode
 from minispore.primitive import REGISTRY, Primitive, handled_by
 from minispore.symbolic import GraphBuilder, Scalar, wrap
 from minispore.tensor import Tensor
@@ -96,7 +96,7 @@ class Rule:
             bindings["out"] = node
             if self.when is not None and not _call(self.when, bindings):
                 continue
-            builder = GraphBuilder(_made_by(node, self.name))
+            builder = GraphBuilder(node.origin.made_by(self.name))
             with handled_by(builder):
                 new = builder.node_of(_call(self.replacement, bindings))
             if new.abstract == node.abstract and not isinstance(builder.token, CNode):
@@ -110,10 +110,6 @@ def scalar_twin(rule: Rule) -> Rule:
         f"scalar_{rule.name}", rule.law, rule.pattern, rule.replacement, rule.when, rule.fastmath,
         AbstractScalar(float),
     )  # fmt: skip
-
-
-def _made_by(node: Node, rule: str) -> Origin:
-    return node.origin.made_by(rule)
 
 
 def _hint(node: Node) -> str:

@@ -97,27 +97,24 @@ def _rewrite_node(
 ) -> Node:
     current: Node = node
     for _ in range(MAX_FIRES_AT_A_NODE):
-        fired = False
-        for rule in _rules_for(current, table):
-            assert isinstance(current, CNode)
-            new = rule.apply(current)
-            if new is None or new is current or new.abstract != current.abstract:
-                continue
-            if log is not None:
-                log.append(Fire(rule.name, rule.law, current, new, graph))
-            current, fired = new, True
+        fired = _first_fire(current, table)
+        if fired is None:
             break
-        if not fired:
-            break
+        rule, new = fired
+        if log is not None:
+            log.append(Fire(rule.name, rule.law, current, new, graph))
+        current = new
     return current
 
 
-def _rules_for(node: Node, table: dict[str, list[NodeRule]]) -> Sequence[NodeRule]:
-    if not isinstance(node, CNode):
-        return ()
-    rules = table.get(callee_name(node), ())
-    everywhere = table.get("*")
-    return [*rules, *everywhere] if everywhere else rules
+def _first_fire(node: Node, table: dict[str, list[NodeRule]]) -> tuple[NodeRule, Node] | None:
+    """The first rule that fires at a node, and what it makes of it."""
+    if isinstance(node, CNode):
+        for rule in (*table.get(callee_name(node), ()), *table.get("*", ())):
+            new = rule.apply(node)
+            if new is not None and new is not node and new.abstract == node.abstract:
+                return rule, new
+    return None
 
 
 def callee_name(node: CNode) -> str:
