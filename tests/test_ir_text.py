@@ -257,7 +257,7 @@ def test_what_has_no_text_form_is_shown_and_refused():
 
 
 def test_origin_is_read_back_and_other_comments_are_free():
-    where = Location("dir/my model.py", 3, function="f.<locals>.g")
+    where = Location("my model.py", 3, function="f.<locals>.g")
     x = ParameterNode("x", INT)
     g = FuncGraph("f", [x], apply_node("ScalarNeg", x))
     g.output.origin = Origin(where, "a.0", "update", "cse")
