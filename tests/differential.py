@@ -1,8 +1,8 @@
 """The differential harness: PyNative == the interpreter after every stage == execution.
 
-``agree(fn, *args)`` runs a function in PyNative mode, compiles it, interprets the graph of every stage
-of the compilation, executes it, and compares results, printed text, raised errors and what was
-written to the given Parameters and arguments.
+``agree(fn, *args)`` runs a function in PyNative mode, compiles it, interprets the graph of every
+stage of the compilation, executes it, and compares results, printed text, raised errors and what
+was written to the given Parameters and arguments.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What the documents show: every example, in our own words, in both modes where that makes sense."""
+"""What the documents show: every example, in our own words, in both modes where it makes sense."""
 
 import contextlib
 import io
@@ -10,7 +10,7 @@ from helpers import assert_same
 import minispore as ms
 import minispore.context as context
 from minispore import Parameter, Tensor, nn, ops
-from minispore.ops._grad.grad_base import P, bprop_getters, binop_grad_common
+from minispore.ops._grad.grad_base import P, binop_grad_common, bprop_getters
 
 MODES = [ms.PYNATIVE_MODE, ms.GRAPH_MODE]
 

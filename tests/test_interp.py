@@ -88,7 +88,9 @@ def test_recursion_deeper_than_pythons_stack():
         assert interpret(down, [4999]) == (0,)
     with pytest.raises(RecursionError, match="max_call_depth") as caught:
         interpret(down, [1001])
-    assert caught.value.__notes__ == ["  at f.py:2"]
+    assert caught.value.__notes__ == [
+        'While running the graph:\n  File "f.py", line 2, in <module>'
+    ]
 
 
 def test_while():
@@ -166,7 +168,9 @@ def test_exception_names_the_users_line_once():
     outer = FuncGraph("outer", [y], apply_node(inner, y, at=Location("other.py", 3)))
     with pytest.raises(ZeroDivisionError) as caught:
         interpret(outer, [0])
-    assert caught.value.__notes__ == ["  at model.py:12, in construct"]
+    assert caught.value.__notes__ == [
+        'While running the graph:\n  File "model.py", line 12, in construct'
+    ]
     nowhere = FuncGraph("f", [x], apply_node("ScalarDiv", 1, x))
     with pytest.raises(ZeroDivisionError) as caught:
         interpret(nowhere, [0])

@@ -191,7 +191,9 @@ def test_recursion():
         assert check(down, 2999) == (0,)
     with pytest.raises(RecursionError, match="max_call_depth") as caught:
         compile_plan(down).run([1001])
-    assert caught.value.__notes__ == ["  at f.py:2"]
+    assert caught.value.__notes__ == [
+        'While running the graph:\n  File "f.py", line 2, in <module>'
+    ]
 
 
 def test_recursion_through_arms_only():
@@ -242,7 +244,9 @@ def test_exception_names_the_users_line_once():
     outer = FuncGraph("outer", [y], apply_node(inner, y, at=Location("other.py", 3)))
     with pytest.raises(ZeroDivisionError) as caught:
         compile_plan(outer).run([0])
-    assert caught.value.__notes__ == ["  at model.py:12, in construct"]
+    assert caught.value.__notes__ == [
+        'While running the graph:\n  File "model.py", line 12, in construct'
+    ]
 
 
 def test_wrong_number_of_inputs():

@@ -271,7 +271,9 @@ def instantiate(ev: Evaluator, cls: type, args: list[Any], kwargs: dict[str, Any
         return BUILTINS[cls](ev, args, kwargs)
     if issubclass(cls, BaseException):
         return Raised(cls, tuple(args))
-    if issubclass(cls, Tensor) or issubclass(cls, Primitive):
+    if issubclass(cls, Primitive):
+        return cls(*args, **kwargs)
+    if issubclass(cls, Tensor):
         return native(ev, cls, args, kwargs)
     if hasattr(cls, "construct"):
         return _build_cell(ev, cls, args, kwargs)

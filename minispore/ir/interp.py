@@ -45,6 +45,8 @@ from minispore.primitive import Primitive
 Call = tuple[FuncGraph, Sequence[Any]]  # what an activation asks for
 Activation = Generator[Call, Any, Any]
 
+RUNNING = "While running the graph:"  # begins the note that points at the user's line
+
 
 def interpret(
     graph: FuncGraph, inputs: Sequence[Any], trace: Callable[[Node, Any], None] | None = None
@@ -201,10 +203,9 @@ def check_depth(depth: int, graph: FuncGraph) -> None:
 
 def add_location(error: Exception, node: Node) -> None:
     """Add the user's line to an exception as a note, once: the innermost node has the word."""
-    where = node.origin.where
-    if where is None or any(n.startswith("  at ") for n in getattr(error, "__notes__", ())):
-        return
-    error.add_note(f"  at {where}, in {where.function}" if where.function else f"  at {where}")
+    where, notes = node.origin.where, getattr(error, "__notes__", ())
+    if where is not None and not any(n.startswith(RUNNING) for n in notes):
+        error.add_note(f"{RUNNING}\n{where.shown()}")
 
 
 def debugging() -> bool:

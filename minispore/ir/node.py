@@ -25,6 +25,8 @@ Calling conventions (operands are a CNode's `inputs`):
 
 from __future__ import annotations
 
+import linecache
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -43,8 +45,25 @@ class Location:
     end_column: int = 0
     function: str = ""
 
+    @property
+    def file_name(self) -> str:
+        """The file without its folders; "cell" for a cell of a notebook."""
+        folder, name = os.path.split(self.file)
+        return "cell" if os.path.basename(folder).startswith("ipykernel_") else name
+
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{self.file_name}:{self.line}"
+
+    def shown(self) -> str:
+        """The place as Python's tracebacks show it, with a caret under the expression."""
+        text = f'  File "{self.file}", line {self.line}, in {self.function or "<module>"}'
+        line = linecache.getline(self.file, self.line).rstrip("\n")
+        if not line.strip():
+            return text
+        indent = len(line) - len(line.lstrip())
+        end = min(max(self.end_column, self.column + 1), len(line))
+        caret = " " * (self.column - indent) + "^" * (end - self.column)
+        return f"{text}\n    {line.strip()}\n    {caret}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,286 @@
+"""What the compiler did with a call: ``ms.explain(fn, *args)``.
+
+A Report holds the source, its desugared form, the graph of every stage as text and drawing with
+what changed, the rules that fired with their laws, node counts and times, what was captured from
+outside, the guards, and the plan.  In a notebook it displays itself (plain HTML with folds, which
+shows in untrusted notebooks too, since pictures are images); in a terminal ``print`` it; ``save``
+writes it to a folder.  (MindSpore: ``save_graphs`` and MindInsight's graph page.)
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import inspect
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from minispore.compile import Compiled, JitFunction, Stage
+from minispore.frontend.desugar import source_of
+from minispore.frontend.source import code_of
+from minispore.ir.draw import draw, draw_difference
+from minispore.ir.node import FuncGraph
+from minispore.ir.render import Drawing
+from minispore.ir.text import to_text
+from minispore.passes import default_pipeline
+
+_DESCRIPTIONS = {
+    "evaluate": "the source, evaluated: one node per operation, one graph per function",
+    "grad": "each gradient asked for became a forward and a backward graph (J)",
+    "optimized": "what runs",
+} | {p.name: p.description for p in default_pipeline().passes}
+
+
+class Report:
+    """How one call was compiled; see ``explain``."""
+
+    def __init__(self, name: str, function: Callable, compiled: Compiled):
+        self.name = name
+        self.function = function
+        self.compiled = compiled
+
+    # ------------------------------------------------------------------------------- the parts
+
+    @property
+    def stages(self) -> list[Stage]:
+        """The stages that changed the graph, in order."""
+        return self.compiled.history
+
+    @property
+    def source(self) -> str:
+        """The user's source."""
+        fn = _python_function(self.function)
+        return inspect.getsource(fn) if fn is not None else ""
+
+    @property
+    def desugared(self) -> str:
+        """The source in the simpler syntax that is evaluated."""
+        fn = _python_function(self.function)
+        return source_of(code_of(fn).node) + "\n" if fn is not None else ""
+
+    @property
+    def guards(self) -> str:
+        """The generated function that decides whether a later call may use this graph."""
+        return self.compiled.guard_source
+
+    @property
+    def inputs(self) -> list[str]:
+        """The graph's inputs: arguments first, then what was captured from outside."""
+        return [f"{p.name}: {p.abstract}" for p in self.graph().parameters]
+
+    @property
+    def plan(self) -> str:
+        """The instructions that run."""
+        return self.compiled.function.plan.listing()
+
+    def graph(self, stage: str = "optimized") -> FuncGraph:
+        """The graph of a stage; ValueError if there is no such stage."""
+        stages = self.compiled.stages
+        if stage not in stages:
+            raise ValueError(f"there is no stage '{stage}'; there are {', '.join(stages)}")
+        return stages[stage]
+
+    def text(self, stage: str = "optimized") -> str:
+        """The text of a stage's graph."""
+        return to_text(self.graph(stage))
+
+    def drawing(self, stage: str = "optimized", **options: Any) -> Drawing:
+        """The picture of a stage; what its pass made is marked.  Options: those of ``draw``."""
+        before = self._before(stage)
+        if before is None:
+            return draw(self.graph(stage), **options)
+        return draw_difference(before, self.graph(stage), **options)
+
+    def difference(self, before: str, after: str, **options: Any) -> Drawing:
+        """Two stages side by side."""
+        return draw_difference(self.graph(before), self.graph(after), side_by_side=True, **options)
+
+    def _before(self, stage: str) -> FuncGraph | None:
+        """The graph that a pass was given; None for stages that are no passes."""
+        names = list(self.compiled.stages)
+        self.graph(stage)  # the error for an unknown name
+        if not stage.startswith("optimize_"):
+            return None
+        return self.graph(names[names.index(stage) - 1])
+
+    # ------------------------------------------------------------------------------- as text
+
+    def table(self) -> str:
+        """A line per stage: nodes, milliseconds, how many rules fired."""
+        lines = [f"{'stage':<36} {'nodes':>6} {'ms':>8}  rules"]
+        for stage in self.stages:
+            fired = _counted(stage)
+            milliseconds = stage.seconds * 1e3
+            lines.append(f"{stage.name:<36} {stage.graph.count():>6} {milliseconds:>8.2f}  {fired}")
+        return "\n".join(lines)
+
+    def laws(self) -> str:
+        """Every rule that fired: its law, how often, and the lines of source where."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for stage in self.stages:
+            for fire in stage.fires:
+                found.setdefault((fire.rule, fire.law), []).append(_place(fire.where))
+        lines = []
+        for (rule, law), places in found.items():
+            where = ", ".join(sorted(set(filter(None, places))))
+            lines.append(f"{rule} ({len(places)}x): {law}" + (f"  at {where}" if where else ""))
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        parts = [
+            ("source", self.source),
+            ("inputs", "\n".join(self.inputs)),
+            ("stages", self.table()),
+            ("rules that fired", self.laws()),
+            ("optimized graph", to_text(self.graph())),
+        ]
+        return "\n\n".join(f"== {title} ==\n{text.rstrip()}" for title, text in parts if text)
+
+    def __repr__(self) -> str:
+        return f"<Report of {self.name}: {len(self.stages)} stages; print() or .save(folder) it>"
+
+    # ------------------------------------------------------------------------------- as HTML
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/html": self.html(), "text/plain": str(self)}
+
+    def html(self) -> str:
+        """A fragment of plain HTML with folds: no scripts, pictures as images."""
+        sections = [
+            _fold("Source", _pre(self.source)),
+            _fold("Desugared", _pre(self.desugared)),
+            _fold("Inputs: arguments and captured state", _pre("\n".join(self.inputs))),
+            _fold("Stages", _pre(self.table()), is_open=True),
+            *(self._stage_html(stage) for stage in self.stages),
+            _fold("Rules that fired", _pre(self.laws())),
+            _fold("Guards", _pre(self.guards)),
+            _fold("Plan", _pre(self.plan)),
+        ]
+        return f'<div class="minispore-report">{_STYLE}<h3>{html.escape(self.name)}</h3>' + (
+            "\n".join(s for s in sections if s) + "</div>"
+        )
+
+    def _stage_html(self, stage: Stage) -> str:
+        description = html.escape(_description(stage.name))
+        body = f"<p>{description}</p>" + _picture(self.drawing(stage.name))
+        body += _fold("text", _pre(to_text(stage.graph)))
+        if stage.fires:
+            body += _fold("rules", _pre("\n".join(map(str, stage.fires))))
+        title = f"{stage.name} ({stage.graph.count()} nodes)"
+        return _fold(title, body, is_open=stage.name == "optimized")
+
+    def page(self) -> str:
+        """The report as one self-contained page."""
+        title = html.escape(f"{self.name}: how it was compiled")
+        return (
+            f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+            f"</head>\n<body>{self.html()}</body></html>\n"
+        )
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write ``report.html``, and per stage its text (.ir), drawing (.svg) and DOT (.dot).
+
+        Files are numbered and named after the stages; each is written whole or not at all.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        write_stages(self, target)
+        _write(target / "report.html", self.page())
+        _write(target / "report.txt", str(self) + "\n")
+        return target
+
+
+def write_stages(report: Report, folder: Path) -> None:
+    """The numbered files of all stages (``save_graphs`` writes these)."""
+    for number, stage in enumerate(report.stages):
+        name = stage.name.split("_", 2)[-1] if stage.name.startswith("optimize_") else stage.name
+        base = folder / f"{number:02d}_{name}"
+        _write(base.with_suffix(".ir"), to_text(stage.graph) + "\n")
+        drawing = report.drawing(stage.name)
+        _write(base.with_suffix(".dot"), drawing.dot)
+        svg = drawing.svg()
+        if svg is not None:
+            _write(base.with_suffix(".svg"), svg)
+
+
+def _write(path: Path, text: str) -> None:
+    scratch = path.with_name(path.name + ".part")
+    scratch.write_text(text, encoding="utf-8")
+    os.replace(scratch, path)
+
+
+def _description(stage: str) -> str:
+    name = stage.split("_", 2)[-1] if stage.startswith("optimize_") else stage
+    return _DESCRIPTIONS.get(name, "")
+
+
+def _counted(stage: Stage) -> str:
+    counts = Counter(fire.rule for fire in stage.fires)
+    return ", ".join(f"{rule} {n}x" if n > 1 else rule for rule, n in counts.most_common())
+
+
+def _place(where: Any) -> str:
+    return str(where) if where else ""
+
+
+def _fold(title: str, body: str, is_open: bool = False) -> str:
+    state = " open" if is_open else ""
+    summary = f"<summary>{html.escape(title)}</summary>"
+    return f"<details{state}>{summary}{body}</details>" if body else ""
+
+
+def _pre(text: str) -> str:
+    return f"<pre>{html.escape(text.rstrip())}</pre>" if text.strip() else ""
+
+
+def _picture(drawing: Drawing) -> str:
+    """An image that shows in untrusted notebooks too; nothing where Graphviz is missing."""
+    svg = drawing.svg()
+    if svg is None:
+        return ""
+    data = base64.b64encode(svg.encode("utf-8")).decode("ascii")
+    return f'<img alt="graph" style="max-width:100%" src="data:image/svg+xml;base64,{data}">'
+
+
+_STYLE = (
+    "<style>.minispore-report details{margin:.3em 0 .3em .6em}"
+    ".minispore-report summary{cursor:pointer}"
+    ".minispore-report pre{overflow-x:auto;font-size:85%}</style>"
+)
+
+
+def _python_function(function: Any) -> Any:
+    """The Python function behind a method, Cell, jitted function or gradient; None if none."""
+    for attribute in ("__wrapped_function__", "fn", "__func__"):
+        inner = getattr(function, attribute, None)
+        if inner is not None:
+            return _python_function(inner)
+    if inspect.isfunction(function):
+        return function
+    construct = getattr(function, "construct", None)
+    return _python_function(construct) if construct is not None else None
+
+
+def explain(function: Callable, *args: Any, **kwargs: Any) -> Report:
+    """How a function, method or Cell is compiled for these arguments; nothing is run.
+
+    Args:
+        function: what to compile; a jitted function's own compilation is shown.
+        args, kwargs: arguments of a call.
+
+    Returns:
+        A Report, which displays itself in a notebook and has ``save(folder)``.
+
+    Raises:
+        What compiling raises: the error points at the user's line.
+    """
+    jitted = function if isinstance(function, JitFunction) else JitFunction(function)
+    jitted.compile(*args, **kwargs)
+    assert jitted.last is not None
+    return Report(jitted.__name__, function, jitted.last)
