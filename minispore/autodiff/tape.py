@@ -102,6 +102,10 @@ class Tape:
             self._live.add(tensor._key)
         return tensor._key
 
+    def follows(self, tensor: Tensor) -> bool:
+        """True for a watched value, and for a float value computed from one."""
+        return tensor._key in self._live
+
     def guard(self, tensors: Sequence[Tensor]) -> None:
         """Refuse to write these cells while the tape records (``written``)."""
         self._guarded = tuple(tensors)
