@@ -24,6 +24,7 @@ from minispore.autodiff.api import (
     get_grad, grad, jacfwd, jacrev, jvp, value_and_grad, vjp,
 )  # fmt: skip
 from minispore.compile import jit
+from minispore.report import Report, explain
 from minispore import nn, train
 from minispore.train.serialization import load_checkpoint, load_param_into_net, save_checkpoint
 from minispore import aliases as _aliases
@@ -37,7 +38,7 @@ __all__ = [
     "float16", "float32", "float64", "bfloat16", "int_", "float_", "half", "single", "double",
     "dtype_to_nptype", "pytype_to_dtype",
     "set_seed", "get_seed",
-    "jit", "grad", "value_and_grad", "get_grad", "vjp", "jvp", "jacfwd", "jacrev",
+    "jit", "explain", "Report", "grad", "value_and_grad", "get_grad", "vjp", "jvp", "jacfwd", "jacrev",
     "nn", "ops", "train",
     "save_checkpoint", "load_checkpoint", "load_param_into_net",
 ]  # fmt: skip

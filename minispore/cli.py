@@ -21,7 +21,8 @@ from minispore import __version__
 from minispore.abstract import Abstract, AbstractScalar, AbstractTensor
 from minispore.autodiff.transform import expand_grad
 from minispore.dataset import DataError
-from minispore.dtype import bool_
+from minispore.draw_command import DrawError, arguments, draw_to
+from minispore.dtype import ALL, bool_
 from minispore.ir.interp import interpret
 from minispore.ir.node import FuncGraph, ParameterNode
 from minispore.ir.text import ParseError, parse, to_text
@@ -61,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_train(commands)
     _add_run(commands)
+    _add_draw(commands)
     return parser
 
 
@@ -134,7 +136,8 @@ def _run(options: argparse.Namespace) -> int:
     try:
         outputs = interpret(graph, inputs)
     except Exception as error:  # whatever the graph itself raises
-        where = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        notes = getattr(error, "__notes__", ())
+        where = "".join(f" ({' '.join(note.split())})" for note in notes)
         return _fail("run", f"'{options.file}' raised {type(error).__name__}: {error}{where}")
     for i, (node, value) in enumerate(zip(graph.outputs(), outputs, strict=True)):
         print(f"output {i}: {node.abstract}\n{value!s}")
@@ -207,6 +210,51 @@ def _file_value(parameter: ParameterNode, path: Path) -> Any:
             return array
     found = f"{array.dtype} of shape {array.shape}"
     raise _WrongFile(f"'{path}' holds {found}, but {parameter.name} is a {abstract}")
+
+
+# --------------------------------------------------------------------------------------- draw
+
+
+def _add_draw(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser(
+        "draw",
+        help="draw how a function of yours is compiled",
+        description="Compile a function or Cell and write its graphs, stage by stage, as pictures, "
+        "text and one HTML page.",
+    )
+    add = parser.add_argument
+    # fmt: off
+    add("function", metavar="MODULE:FUNCTION", help="for example train:loss, model:Net")
+    add("--shape", action="append", type=_shape, default=[], metavar="2,3",
+        help="the shape of an argument, once per argument; () for a number")
+    add("--dtype", action="append", default=[], choices=tuple(d.name for d in ALL), metavar="NAME",
+        help="one for all arguments, or one for each (default: float32)")
+    add("--out", type=Path, default=Path("minispore-draw"), metavar="FOLDER",
+        help="folder of the results (default: %(default)s)")
+    # fmt: on
+    parser.set_defaults(command=_draw)
+
+
+def _draw(options: argparse.Namespace) -> int:
+    try:
+        tensors = arguments(options.shape, options.dtype)
+        report = draw_to(options.function, tensors, options.out)
+    except DrawError as error:
+        return _fail("draw", str(error))
+    print(report.table())
+    print(f"open {options.out / 'report.html'} in a browser")
+    return 0
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    inner = text.strip().strip("()")
+    try:
+        sizes = tuple(int(part) for part in inner.split(",") if part.strip())
+    except ValueError:
+        sizes = (-1,)
+    if any(size < 0 for size in sizes):
+        raise argparse.ArgumentTypeError(f"must be sizes like 2,3, not {text!r}")
+    return sizes
 
 
 # ------------------------------------------------------------------------------------ options

@@ -269,7 +269,7 @@ def _finish(ev: Evaluator, value: Any, n_args: int, start: float) -> Compiled:
     token = ev.world.slots["token"]
     if not isinstance(token, ValueNode):
         outputs.append(token)
-    graph = Lowering(ev.home).graph(ev.root, outputs)
+    graph = Lowering(ev.home, ev.names).graph(ev.root, outputs)
     if uses_rules(graph):
         outside.require(
             f"RULES.version == {bprop_getters.version}", "gradient rules", RULES=bprop_getters
@@ -354,6 +354,10 @@ def _check_result(structure: Structure) -> None:
 # ------------------------------------------------------------------------------- jit
 
 
+# Called with every new graph, as (JitFunction, Compiled); report.py saves graphs here.
+after_compiling: list[Callable[[JitFunction, Compiled], None]] = []
+
+
 class JitFunction:
     """A function that runs as a compiled graph, whatever the mode."""
 
@@ -386,6 +390,8 @@ class JitFunction:
                     self.last = compiled
                     return compiled, inputs
             compiled = compile_call(self.__wrapped_function__, args, kwargs, self.__name__)
+            for listener in after_compiling:
+                listener(self, compiled)
             self._cache.setdefault(key, []).append(compiled)
             self.last = compiled
             first, compiled.first_inputs = compiled.first_inputs, None
@@ -543,7 +549,7 @@ def graph_of_rule(rule: Callable, abstracts: list[Abstract]) -> FuncGraph:
         outputs = [ev.node_of(0 if v is None else v) for v in items]
     if ev.outside.params:
         raise UnsupportedError("a gradient rule must not use Tensors other than its arguments")
-    return Lowering(ev.home).graph(ev.root, outputs)
+    return Lowering(ev.home, ev.names).graph(ev.root, outputs)
 
 
 def _install() -> None:

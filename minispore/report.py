@@ -18,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from minispore.compile import Compiled, JitFunction, Stage
+from minispore.compile import Compiled, JitFunction, Stage, after_compiling
+from minispore.context import get_context
 from minispore.frontend.desugar import source_of
 from minispore.frontend.source import code_of
 from minispore.ir.draw import draw, draw_difference
@@ -209,6 +210,17 @@ def write_stages(report: Report, folder: Path) -> None:
             _write(base.with_suffix(".svg"), svg)
 
 
+def _save_graphs(jitted: JitFunction, compiled: Compiled) -> None:
+    """What ``set_context(save_graphs=True, save_graphs_path=...)`` asks for."""
+    if get_context("save_graphs"):
+        folder = Path(get_context("save_graphs_path"))
+        folder.mkdir(parents=True, exist_ok=True)
+        write_stages(Report(jitted.__name__, jitted, compiled), folder)
+
+
+after_compiling.append(_save_graphs)
+
+
 def _write(path: Path, text: str) -> None:
     scratch = path.with_name(path.name + ".part")
     scratch.write_text(text, encoding="utf-8")
@@ -249,7 +261,8 @@ def _picture(drawing: Drawing) -> str:
 
 
 _STYLE = (
-    "<style>.minispore-report details{margin:.3em 0 .3em .6em}"
+    "<style>.minispore-report{font-family:system-ui,sans-serif}"
+    ".minispore-report details{margin:.3em 0 .3em .6em}"
     ".minispore-report summary{cursor:pointer}"
     ".minispore-report pre{overflow-x:auto;font-size:85%}</style>"
 )

@@ -33,9 +33,16 @@ from minispore.tensor import Tensor, to_array
 
 
 class Scalar(ScalarLike):
-    """A Python bool, int or float that varies at run time: a cell-less node with operators."""
+    """A Python bool, int or float that varies at run time: a cell-less node with operators.
+
+    Each is of a subclass named as the number's own type, so that Python's errors name that.
+    """
 
     __slots__ = ("node",)
+
+    def __new__(cls, node: Node) -> Scalar:
+        assert isinstance(node.abstract, AbstractScalar)
+        return object.__new__(_SCALARS[node.abstract.kind])
 
     def __init__(self, node: Node):
         self.node = node
@@ -46,15 +53,15 @@ class Scalar(ScalarLike):
         return self.node.abstract.kind
 
     def __bool__(self) -> bool:
-        raise NeedConstant(f"the truth of {_a(self.kind)} that is known only at run time")
+        raise NeedConstant(f"the truth of {_a(self.kind)}")
 
     def __index__(self) -> int:
-        raise NeedConstant(f"{_a(self.kind)} that is known only at run time was used as a constant")
+        raise NeedConstant(f"{_a(self.kind)} that decides types, shapes or Python objects")
 
     __int__ = __index__
 
     def __float__(self) -> float:
-        raise NeedConstant(f"{_a(self.kind)} that is known only at run time was used as a constant")
+        raise NeedConstant(f"{_a(self.kind)} that decides types, shapes or Python objects")
 
     def __repr__(self) -> str:
         return f"<{self.kind.__name__} known at run time>"
@@ -68,7 +75,25 @@ class Scalar(ScalarLike):
     def __abs__(self) -> Any:
         return scalar_op("ScalarAbs", self)
 
-    __hash__ = object.__hash__
+    def __invert__(self) -> Any:
+        return -self - 1 if self.kind is not float else NotImplemented
+
+    def __round__(self, digits: Any = None) -> Any:
+        return scalar_op("ScalarRound", self, *(() if digits is None else (digits,)))
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __hash__(self) -> int:
+        raise NeedConstant(f"{_a(self.kind)} that is a dict key or in a set")
+
+
+_SCALARS: dict[type, type] = {
+    k: type(k.__name__, (Scalar,), {"__slots__": ()}) for k in (bool, int, float)
+}
 
 
 def _a(kind: type) -> str:
@@ -81,15 +106,18 @@ def scalar_op(name: str, *args: Any) -> Any:
 
 
 def _binary(name: str) -> tuple[Callable, Callable]:
+    wholes_only = name in ("ScalarAnd", "ScalarOr", "ScalarXor")
+
+    def fits(self: Scalar, other: Any) -> bool:
+        if not isinstance(other, (bool, int, float, Scalar)):
+            return False
+        return not (wholes_only and float in (self.kind, getattr(other, "kind", type(other))))
+
     def forward(self: Scalar, other: Any) -> Any:
-        if isinstance(other, (bool, int, float, Scalar)):
-            return scalar_op(name, self, other)
-        return NotImplemented
+        return scalar_op(name, self, other) if fits(self, other) else NotImplemented
 
     def reflected(self: Scalar, other: Any) -> Any:
-        if isinstance(other, (bool, int, float, Scalar)):
-            return scalar_op(name, other, self)
-        return NotImplemented
+        return scalar_op(name, other, self) if fits(self, other) else NotImplemented
 
     return forward, reflected
 
@@ -97,6 +125,7 @@ def _binary(name: str) -> tuple[Callable, Callable]:
 for _name, _method in (
     ("ScalarAdd", "add"), ("ScalarSub", "sub"), ("ScalarMul", "mul"), ("ScalarDiv", "truediv"),
     ("ScalarFloorDiv", "floordiv"), ("ScalarMod", "mod"), ("ScalarPow", "pow"),
+    ("ScalarAnd", "and"), ("ScalarOr", "or"), ("ScalarXor", "xor"),
 ):  # fmt: skip
     _forward, _reflected = _binary(_name)
     setattr(Scalar, f"__{_method}__", _forward)

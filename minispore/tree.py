@@ -50,7 +50,7 @@ class Formatted:
 
     value: Any
     conversion: int
-    spec: str
+    spec: Any  # a str, or a Text
 
     def __str__(self) -> str:
         convert: dict[int, Callable[[Any], Any]] = {115: str, 114: repr, 97: ascii}  # !s, !r, !a
@@ -59,13 +59,35 @@ class Formatted:
 
 
 @dataclass(frozen=True, slots=True)
+class Method:
+    """What a method of a string gives, where the string or an operand is known only at run time."""
+
+    name: str
+    text: Any
+    args: tuple
+    kwargs: dict
+
+    def __str__(self) -> str:
+        return getattr(self.text, self.name)(*self.args, **self.kwargs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Text:
-    """An f-string with such pieces: str and Formatted."""
+    """A string known only at run time: the parts, each a str, Formatted or Method, joined."""
 
     parts: tuple[Any, ...]
 
     def __str__(self) -> str:
         return "".join(map(str, self.parts))
+
+    def _refuse(self, *_: Any) -> Any:
+        raise TypeError(
+            "a string that depends on Tensors is known only when the graph runs: it can be "
+            "printed, raised, formatted and joined, not compared, measured or used as a key"
+        )
+
+    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _refuse  # type: ignore[assignment]
+    __len__ = __bool__ = __iter__ = __contains__ = __getitem__ = _refuse
 
 
 def constant(value: Any) -> Constant:
@@ -88,7 +110,10 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool]) -> tuple[list[Any], Stru
         if isinstance(v, Text):
             return Container(Text, tuple(walk(part) for part in v.parts))
         if isinstance(v, Formatted):
-            return Container(Formatted, (walk(v.value), constant(v.conversion), constant(v.spec)))
+            return Container(Formatted, (walk(v.value), constant(v.conversion), walk(v.spec)))
+        if isinstance(v, Method):
+            parts = (constant(v.name), walk(v.text), walk(v.args), walk(v.kwargs))
+            return Container(Method, parts)
         if type(v) is dict:
             return Container(dict, tuple(walk(item) for item in v.values()), tuple(v))
         return constant(v)
@@ -108,6 +133,6 @@ def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
         return dict(zip(structure.keys, items, strict=True))
     if structure.kind is Text:
         return "".join(map(str, items))
-    if structure.kind is Formatted or hasattr(structure.kind, "_fields"):
+    if structure.kind in (Formatted, Method) or hasattr(structure.kind, "_fields"):
         return structure.kind(*items)
     return structure.kind(items)

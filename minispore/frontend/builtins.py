@@ -7,22 +7,22 @@ Only what needs a rule of its own stands here: numbers and truth known at run ti
 from __future__ import annotations
 
 import builtins
+import operator
 import types
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from minispore.frontend import exits
-from minispore.frontend.control import for_each, pick, truth
+from minispore.frontend import exits, text
+from minispore.frontend.control import choose, each_text, for_each, pick, truth
 from minispore.frontend.errors import UnsupportedError
-from minispore.frontend.exits import is_symbolic
-from minispore.frontend.heap import Choice, Closure, Conflict
+from minispore.frontend.exits import Raised, is_symbolic
+from minispore.frontend.heap import END, Choice, Closure, Lazy
 from minispore.frontend.loops import SymbolicRange
-from minispore.parameter import Parameter
+from minispore.frontend.objects import iterate, move
 from minispore.primitive import REGISTRY, apply
-from minispore.symbolic import NeedConstant, Scalar, scalar_op
+from minispore.symbolic import NeedConstant, Scalar
 from minispore.tensor import Tensor
-from minispore.tree import Formatted, Text, flatten
+from minispore.tree import Text
 
 if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
@@ -35,7 +35,9 @@ def _builtin(function: Any) -> Callable[[Callable], Callable]:
     """Register the meaning of a builtin inside a graph."""
 
     def decorator(handler: Callable) -> Callable:
-        BUILTINS[function] = lambda ev, args, kwargs: handler(ev, *args, **kwargs)
+        BUILTINS[function] = lambda ev, args, kwargs: each_text(
+            ev, args, lambda *now: handler(ev, *now, **kwargs)
+        )
         return handler
 
     return decorator
@@ -53,9 +55,8 @@ def _pure(function: Any) -> None:
     _builtin(function)(handler)
 
 
-for _name in ("abs", "divmod", "round", "pow", "repr", "callable", "hash", "slice", "chr", "ord",
-              "bytes", "iter", "format", "ascii", "bin", "hex", "oct", "object", "frozenset",
-              "complex"):  # fmt: skip
+for _name in ("abs", "divmod", "round", "pow", "callable", "hash", "slice", "chr", "ord", "bytes",
+              "bin", "hex", "oct", "object", "complex"):  # fmt: skip
     _pure(getattr(builtins, _name))
 
 
@@ -103,10 +104,6 @@ def _bool(ev: Evaluator, value: Any = False) -> Any:
 @_builtin(len)
 def _len(ev: Evaluator, value: Any) -> Any:
     exits.refuse_choice(value, "the argument of len")
-    if isinstance(value, (list, dict, set)):
-        for item in value.values() if isinstance(value, dict) else value:
-            if isinstance(item, Conflict):
-                raise TypeError(item.why)
     method = getattr(type(value), "__len__", None)
     if isinstance(method, types.FunctionType) and not isinstance(value, Tensor):
         return ev.call(method, [value], {})
@@ -128,30 +125,22 @@ def _range(ev: Evaluator, *args: Any) -> Any:
 @_builtin(sum)
 def _sum(ev: Evaluator, items: Any, start: Any = 0) -> Any:
     total = start
-    for item in ev.iterate(items):
-        total = ev.operate(_add, total, item)
+    for item in iterate(ev, items):
+        total = ev.operate(operator.add, total, item)
     return total
 
 
-def _add(a: Any, b: Any) -> Any:
-    """``a + b``, named so that user classes' own __add__ is found."""
-    return a + b
-
-
-_add.__name__ = "add"
-
-
 def _extreme(function: Any, is_max: bool) -> None:
-    def handler(ev: Evaluator, *args: Any, **kwargs: Any) -> Any:
-        items = ev.iterate(args[0]) if len(args) == 1 else list(args)
-        if not any(is_symbolic(v) for v in items):
-            return function(*args, **kwargs)
-        key = kwargs.get("key", lambda v: v)
-        best = items[0]
-        for item in items[1:]:
-            a, b = ev.call(key, [item], {}), ev.call(key, [best], {})
-            better = truth(ev, a > b if is_max else a < b)
+    def handler(ev: Evaluator, *args: Any, key: Any = None, **default: Any) -> Any:
+        items = list(iterate(ev, args[0])) if len(args) == 1 else list(args)
+        if not items or not (key or any(is_symbolic(v) for v in items)):
+            return function(*args, **default) if len(args) > 1 else function(items, **default)
+        keys = [ev.call(key, [v], {}) if key else v for v in items]
+        best, best_key = items[0], keys[0]
+        for item, k in zip(items[1:], keys[1:], strict=True):
+            better = truth(ev, ev.operate(operator.gt if is_max else operator.lt, k, best_key))
             best = pick(ev, better, item, best)
+            best_key = best if key is None else pick(ev, better, k, best_key)
         return best
 
     _builtin(function)(handler)
@@ -163,15 +152,19 @@ _extreme(min, False)
 
 def _quantifier(function: Any, is_and: bool) -> None:
     def handler(ev: Evaluator, items: Any) -> Any:
-        result: Any = is_and
-        for item in reversed(ev.iterate(items)):
-            condition = truth(ev, item)
-            if isinstance(condition, bool):
-                result = result if condition is is_and else not is_and
-                continue
-            rest = result
-            result = pick(ev, condition, rest, False) if is_and else pick(ev, condition, True, rest)
-        return result
+        it = iterate(ev, items)
+
+        def rest() -> Any:
+            for item in it:
+                condition = truth(ev, item)
+                if not isinstance(condition, bool):
+                    arms = [rest, lambda: False] if is_and else [lambda: True, rest]
+                    return choose(ev, condition, arms)
+                if condition is not is_and:
+                    return condition
+            return is_and
+
+        return rest()
 
     _builtin(function)(handler)
 
@@ -183,66 +176,110 @@ _quantifier(any, False)
 # ------------------------------------------------------------------------------- iterables
 
 
-@_builtin(list)
-def _list(ev: Evaluator, items: Any = ()) -> Any:
-    return ev.born(ev.iterate(items))
+for _kind in (list, set, frozenset):
+    _builtin(_kind)(lambda ev, items=(), kind=_kind: ev.born(kind(iterate(ev, items))))
 
 
 @_builtin(tuple)
 def _tuple(ev: Evaluator, items: Any = ()) -> Any:
-    return tuple(ev.iterate(items))
-
-
-@_builtin(set)
-def _set(ev: Evaluator, items: Any = ()) -> Any:
-    return ev.born(set(ev.iterate(items)))
+    return items if type(items) is tuple else tuple(iterate(ev, items))
 
 
 @_builtin(dict)
 def _dict(ev: Evaluator, items: Any = (), **more: Any) -> Any:
-    pairs = items if isinstance(items, dict) else [tuple(p) for p in ev.iterate(items)]
+    pairs = items if isinstance(items, dict) else [tuple(p) for p in iterate(ev, items)]
+    exits.refuse_choice(pairs, "the argument of dict")
     return ev.born(dict(pairs, **more))
+
+
+@_builtin(iter)
+def _iter(ev: Evaluator, items: Any) -> Any:
+    return iterate(ev, items)
+
+
+@_builtin(next)
+def _next(ev: Evaluator, it: Any, *default: Any) -> Any:
+    if not isinstance(it, Lazy):
+        raise TypeError(f"'{exits.type_name(it)}' object is not an iterator")
+    item = it.advance()
+    if item is END and not default:
+        raise StopIteration
+    return default[0] if item is END else item
 
 
 @_builtin(zip)
 def _zip(ev: Evaluator, *items: Any, strict: bool = False) -> Any:
-    return ev.born(list(zip(*map(ev.iterate, items), strict=strict)))
+    sources = [iterate(ev, i) for i in items]
+
+    def advance(_: Lazy) -> Any:
+        row: list[Any] = []
+        for source in sources:
+            item = source.advance()
+            if item is END and not (strict and row):
+                break
+            row.append(item)
+        if not strict:
+            return tuple(row) if row and len(row) == len(sources) else END
+        short = [i for i, item in enumerate(row) if item is END]
+        if not row or (not short and len(row) == len(sources)):
+            return tuple(row) if row else END
+        raise ValueError(f"zip() argument {short[0] + 1} is shorter than argument {short[0]}")
+
+    return ev.born(Lazy(advance))
 
 
 @_builtin(enumerate)
 def _enumerate(ev: Evaluator, items: Any, start: int = 0) -> Any:
-    return ev.born(list(enumerate(ev.iterate(items), start)))
+    source = iterate(ev, items)
+
+    def advance(it: Lazy) -> Any:
+        item, number = source.advance(), it.slots["number"]
+        move(ev, it, number=number + 1)
+        return END if item is END else (number, item)
+
+    return ev.born(Lazy(advance, number=start))
 
 
 @_builtin(reversed)
 def _reversed(ev: Evaluator, items: Any) -> Any:
-    return ev.born(ev.iterate(items)[::-1])
+    if isinstance(items, (set, Lazy)):
+        raise TypeError(f"'{exits.type_name(items)}' object is not reversible")
+    return iterate(ev, tuple(iterate(ev, items))[::-1])
 
 
 @_builtin(map)
 def _map(ev: Evaluator, function: Any, *items: Any) -> Any:
-    rows = zip(*map(ev.iterate, items), strict=False)
-    return ev.born([ev.call(function, list(row), {}) for row in rows])
+    rows = _zip(ev, *items)
+
+    def advance(_: Lazy) -> Any:
+        row = rows.advance()
+        return END if row is END else ev.call(function, list(row), {})
+
+    return ev.born(Lazy(advance))
 
 
 @_builtin(filter)
 def _filter(ev: Evaluator, function: Any, items: Any) -> Any:
-    kept = []
-    for item in ev.iterate(items):
-        condition = truth(ev, item if function is None else ev.call(function, [item], {}))
-        if not isinstance(condition, bool):
-            raise NeedConstant("the length of a list that a Tensor decides")
-        if condition:
-            kept.append(item)
-    return ev.born(kept)
+    source = iterate(ev, items)
+
+    def advance(_: Lazy) -> Any:
+        for item in source:
+            kept = truth(ev, item if function is None else ev.call(function, [item], {}))
+            if not isinstance(kept, bool):
+                raise NeedConstant("which items a filter keeps")
+            if kept:
+                return item
+        return END
+
+    return ev.born(Lazy(advance))
 
 
 @_builtin(sorted)
 def _sorted(ev: Evaluator, items: Any, key: Any = None, reverse: bool = False) -> Any:
-    values = ev.iterate(items)
+    values = list(iterate(ev, items))
     keys = values if key is None else [ev.call(key, [v], {}) for v in values]
     if any(is_symbolic(k) for k in keys):
-        raise NeedConstant("the order of a list that a Tensor decides")
+        raise NeedConstant("the order of a list that is sorted by Tensors")
     order = sorted(range(len(values)), key=keys.__getitem__, reverse=reverse)
     return ev.born([values[i] for i in order])
 
@@ -258,9 +295,9 @@ def _isinstance(ev: Evaluator, value: Any, kind: Any) -> Any:
     if isinstance(value, Scalar):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         return any(issubclass(value.kind, k) for k in kinds)
-    if isinstance(value, Text):
-        return isinstance("", kind)
-    return isinstance(value, kind)
+    if isinstance(value, (Text, Raised)):
+        return _issubclass(ev, str if isinstance(value, Text) else value.kind, kind)
+    return isinstance(value, types.FunctionType if kind is Closure else kind)
 
 
 @_builtin(issubclass)
@@ -273,8 +310,8 @@ def _type(ev: Evaluator, value: Any) -> Any:
     exits.refuse_choice(value, "the argument of type")
     if isinstance(value, Scalar):
         return value.kind
-    if isinstance(value, Text):
-        return str
+    if isinstance(value, (Text, Raised)):
+        return str if isinstance(value, Text) else value.kind
     return types.FunctionType if isinstance(value, Closure) else type(value)
 
 
@@ -321,35 +358,37 @@ def _super(ev: Evaluator, *args: Any) -> Any:
 
 @_builtin(str)
 def _str(ev: Evaluator, value: Any = "", *rest: Any) -> Any:
-    if isinstance(value, Text):
-        return value
-    if is_symbolic(value):
-        exits.refuse_choice(value, "the argument of str")
-        return Text((Formatted(value, 115, ""),))
-    return str(value, *rest)
+    return str(value, *rest) if rest else text.str_of(ev, value)
 
 
-def _print_with(ev: Evaluator, args: tuple, choice: Choice, sep: Any, end: Any, value: Any) -> None:
-    """Print with one alternative in the place of a Choice."""
-    _print(ev, *[value if v is choice else v for v in args], sep=sep, end=end)
+@_builtin(repr)
+def _repr(ev: Evaluator, value: Any) -> Any:
+    return text.repr_of(ev, value)
 
 
-@_builtin(print)
-def _print(
-    ev: Evaluator, *args: Any, sep: Any = " ", end: Any = "\n", file: Any = None, flush: Any = False
-) -> None:
+@_builtin(ascii)
+def _ascii(ev: Evaluator, value: Any) -> Any:
+    return text.formatted(ev, value, ord("a"))
+
+
+@_builtin(format)
+def _format(ev: Evaluator, value: Any, spec: Any = "") -> Any:
+    return text.formatted(ev, value, -1, spec)
+
+
+def _print(ev: Evaluator, args: list[Any], kwargs: dict[str, Any]) -> None:
     """Python's print, in program order with all other effects."""
-    if file is not None:
+    if kwargs.get("file") is not None:
         raise UnsupportedError("print to a file cannot be part of a compiled graph")
-    for value in args:
-        if isinstance(value, Choice):
-            for_each(ev, value, partial(_print_with, ev, args, value, sep, end))
-            return
-        exits.refuse_choice(value, "an argument of print")
-    is_leaf = lambda v: isinstance(v, (Tensor, Scalar)) and not isinstance(v, Parameter)  # noqa: E731
-    leaves, structure = flatten(args, is_leaf)
-    sep, end = " " if sep is None else sep, "\n" if end is None else end
-    apply(REGISTRY["Print"].bound(structure=structure, sep=sep, end=end), *leaves)
+    ends = {"sep": " ", "end": "\n"}
+    ends |= {k: v for k, v in kwargs.items() if k in ends and v is not None}
+    for name, value in ends.items():
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be None or a string, not {exits.type_name(value)}")
+    text.emit_print(ev, args, **ends)
+
+
+BUILTINS[print] = _print
 
 
 # ------------------------------------------------------------------------------- methods
@@ -361,6 +400,9 @@ _WRITES = frozenset(
 )  # fmt: skip
 
 
+_KEEPS = frozenset({"append", "insert", "extend", "setdefault", "update", "__setitem__"})
+
+
 def call_container_method(ev: Evaluator, method: Any, args: list[Any], kwargs: dict) -> Any:
     """A method of a builtin type: journaled if it writes, in Python's own words otherwise."""
     obj, name = getattr(method, "__self__", None), method.__name__
@@ -368,58 +410,65 @@ def call_container_method(ev: Evaluator, method: Any, args: list[Any], kwargs: d
         from minispore.frontend.calls import native
 
         return native(ev, method, args, kwargs)
-    for value in args:
-        exits.refuse_choice(value, f"an argument of {name}")
-    if isinstance(obj, (list, dict, set)) and name in _WRITES:
+    exits.refuse_choice(obj, "the object")
+    if name not in _KEEPS:
+        if any(exits.is_text_choice(a) for a in args):
+            call = lambda *now: call_container_method(ev, method, list(now), kwargs)  # noqa: E731
+            return each_text(ev, args, call)
+        for value in args:
+            exits.refuse_choice(value, f"an argument of {name}")
+    if isinstance(obj, str):
+        args = [list(iterate(ev, args[0]))] if name == "join" else args
+        if any(is_symbolic(a) for a in [*args, *kwargs.values()]) or name == "format":
+            return text.method_of_text(obj, name, *args, **kwargs)
+    if isinstance(obj, (list, dict, set)):
+        out = _call_journaled(ev, obj, method, args, kwargs)
+    elif name in ("__setattr__", "__delattr__"):
+        ev.touch_new(obj)
+        out = method(*args, **kwargs)
+    else:
+        out = method(*args, **kwargs)
+    return ev.born(out) if isinstance(out, (list, dict, set)) else ev.readable(out, f"{name}()")
+
+
+def _call_journaled(ev: Evaluator, obj: Any, method: Any, args: list[Any], kwargs: dict) -> Any:
+    """A method of a list, dict or set."""
+    name = method.__name__
+    if name in _WRITES:
         ev.check_writable(obj)
         ev.region.touch(obj)
-        args = [ev.iterate(a) if name == "extend" else a for a in args]
-        if isinstance(obj, list) and name == "sort" and (is_symbolic(obj) or kwargs.get("key")):
-            obj[:] = _sorted(ev, list(obj), **kwargs)
-            return None
-    if isinstance(obj, str):
-        if name == "join":
-            args = [ev.iterate(args[0])]
-        if any(is_symbolic(a) for a in [*args, *kwargs.values()]):
-            return _symbolic_text(obj, name, args, kwargs)
-    if (
-        isinstance(obj, list)
-        and name in ("index", "count", "remove")
-        and (is_symbolic(obj) or is_symbolic(args))
-    ):
-        raise NeedConstant(f"list.{name} compares Tensors, which")
-    if isinstance(obj, super) or name in ("__init__", "__init_subclass__"):
+    if name in ("extend", "update"):
+        args = [a if isinstance(a, dict) else list(iterate(ev, a)) for a in args]
+    if not isinstance(obj, list):
         return method(*args, **kwargs)
-    out = method(*args, **kwargs)
-    if isinstance(out, (list, dict, set)):
-        return ev.born(out)
-    return ev.readable(out, f"the result of {name}")
+    if name == "sort":
+        obj[:] = _sorted(ev, list(obj), **kwargs)
+        return None
+    if name in ("index", "count", "remove"):
+        return _search(ev, obj, name, *args)
+    return method(*args, **kwargs)
 
 
-def _symbolic_text(text: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """``"{} {x:.2f}".format(...)`` of values known only at run time."""
-    if name == "join":
-        parts: list[Any] = []
-        for i, item in enumerate(args[0]):
-            parts += ([text] if i else []) + (
-                list(item.parts) if isinstance(item, Text) else [item]
-            )
-        return Text(tuple(parts))
-    if name != "format":
-        raise NeedConstant(f"str.{name} needs a value that")
-    import string
-
-    out: list[Any] = []
-    number = 0
-    for literal, field, spec, conversion in string.Formatter().parse(text):
-        out.append(literal)
-        if field is None:
-            continue
-        if field == "":
-            field, number = str(number), number + 1
-        value = args[int(field)] if field.isdigit() else kwargs[field]
-        out.append(Formatted(value, ord(conversion) if conversion else -1, spec or ""))
-    return Text(tuple(out))
+def _search(ev: Evaluator, items: list, name: str, wanted: Any, *bounds: int) -> Any:
+    """``items.index(wanted)``, ``count`` or ``remove``, by the items' own equality."""
+    found = []
+    start, stop = (*bounds, None, None)[:2]
+    for i in range(len(items))[start:stop]:
+        same = items[i] is wanted or truth(ev, ev.operate(operator.eq, items[i], wanted))
+        if not isinstance(same, bool):
+            raise NeedConstant(f"what list.{name} finds among Tensors")
+        found += [i] if same else []
+        if found and name != "count":
+            break
+    if name == "count":
+        return len(found)
+    if not found:
+        raise ValueError("list.remove(x): x not in list" if name == "remove" else
+                         f"{exits.type_name(wanted)} is not in list")  # fmt: skip
+    if name == "index":
+        return found[0]
+    del items[found[0]]
+    return None
 
 
-__all__ = ["BUILTINS", "call_container_method", "scalar_op"]
+__all__ = ["BUILTINS", "call_container_method"]

@@ -8,10 +8,12 @@ alone, and only if it is known to have no hidden state.
 from __future__ import annotations
 
 import ast
+import collections
 import dataclasses
 import functools
+import itertools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping, MutableSequence, MutableSet
 from typing import TYPE_CHECKING, Any
 
 from minispore.autodiff.tape import refuse_containers
@@ -24,8 +26,9 @@ from minispore.frontend.heap import CallNode, Choice, Closure, CustomGradient, E
 from minispore.frontend.source import Code, code_of
 from minispore.ir.node import Node, ParameterNode
 from minispore.primitive import Primitive
-from minispore.symbolic import NeedConstant, Scalar, wrap
+from minispore.symbolic import Scalar, wrap
 from minispore.tensor import Tensor
+from minispore.tree import Text
 
 if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
@@ -38,6 +41,11 @@ _PURE = frozenset(
     "_functools fractions decimal string".split()
 )
 
+# Of these, the functions only move values, and may be given run-time ones.
+_MOVES = frozenset("collections itertools functools _functools".split())
+# Mutable types whose changes are journaled.
+_UNDONE = (list, dict, set, collections.OrderedDict, collections.defaultdict)
+
 # Handlers for callables of upper rooms, by class: (evaluator, callable, args, kwargs) -> result.
 SPECIAL: list[tuple[type, Callable]] = []
 
@@ -47,6 +55,8 @@ def call(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) 
     function = control.resolve(ev, function)
     if isinstance(function, Choice):
         return control.for_each(ev, function, lambda f: call(ev, f, args, kwargs))
+    if not callable(function):
+        raise TypeError(f"'{exits.type_name(function)}' object is not callable")
     for kind, handler in SPECIAL:
         if isinstance(function, kind):
             return handler(ev, function, args, kwargs)
@@ -68,6 +78,15 @@ def _call_method(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str
     return call(ev, function.__func__, [function.__self__, *args], kwargs)
 
 
+def _call_descriptor(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """``list.append(items, x)``: the method of its first argument."""
+    if not args or not isinstance(args[0], (function.__objclass__, Text)):
+        raise TypeError(f"{function.__qualname__} needs a '{function.__objclass__.__name__}' first")
+    if isinstance(args[0], Text):
+        return call(ev, ev.get_attribute(args[0], function.__name__), args[1:], kwargs)
+    return call(ev, function.__get__(args[0]), args[1:], kwargs)
+
+
 def _is_hashable(function: Any) -> bool:
     return getattr(type(function), "__hash__", None) is not None
 
@@ -84,6 +103,8 @@ def _call_function(
         return native(ev, function, args, kwargs)
     if getattr(function, "__wrapped_native__", False):
         return native(ev, function, args, kwargs)
+    if _is_generated(function) and args and dataclasses.is_dataclass(args[0]):
+        return function(*args, **kwargs)  # such as __eq__
     if args and hasattr(type(args[0]), "construct") and _reads_parameters(function):
         return _read_parameters(ev, function, args, kwargs)
     return call_python(ev, function, args, kwargs)
@@ -91,24 +112,61 @@ def _call_function(
 
 def native(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Run a function as it is: an op on nodes, or a pure function on constants."""
+    if any(exits.is_text_choice(a) for a in args):
+        return control.each_text(ev, args, lambda *now: native(ev, function, list(now), kwargs))
     for value in [*args, *kwargs.values()]:
-        exits.refuse_choice(value, "an argument")
+        _refuse_deep(value)
     module = getattr(function, "__module__", None) or type(function).__module__
-    if not is_trusted(module):
-        name = getattr(function, "__qualname__", repr(function))
-        if module.split(".")[0] not in _PURE or module.startswith("numpy.random"):
+    if is_trusted(module):
+        out = function(*args, **kwargs)
+        is_value = isinstance(out, (Tensor, type, types.FunctionType, str, int, float, type(None)))
+        return out if is_value else ev.born(out)
+    name = getattr(function, "__qualname__", repr(function))
+    if module.split(".")[0] not in _PURE or module.startswith("numpy.random"):
+        raise UnsupportedError(
+            f"'{module}.{name}' has no Python source and may have hidden state, so it cannot "
+            "be part of a compiled graph: call it outside and pass its result in"
+        )
+    if module not in _MOVES and any(is_symbolic(v) for v in [*args, *kwargs.values()]):
+        raise UnsupportedError(
+            f"'{module}.{name}' needs values that are known only at run time: use the function "
+            "of minispore.ops in its place"
+        )
+    evaluated = [functools.partial(_invoke, ev, a) if _has_source(a) else a for a in args]
+    return _made_here(ev, function(*evaluated, **kwargs))
+
+
+def _refuse_deep(value: Any) -> None:
+    """Refuse what differs between arms, also inside containers."""
+    exits.refuse_choice(value, "an argument")
+    if isinstance(value, (list, tuple, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            _refuse_deep(item)
+
+
+def _has_source(value: Any) -> bool:
+    function = getattr(value, "__func__", value)
+    return isinstance(function, types.FunctionType) and not is_trusted(function.__module__)
+
+
+def _invoke(ev: Evaluator, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """A user's function, called back by a native one."""
+    return call(ev, function, list(args), kwargs)
+
+
+def _made_here(ev: Evaluator, out: Any) -> Any:
+    """What a native function returned, if it can be undone and merged as Python's own types can."""
+    if isinstance(out, Iterator):
+        if isinstance(out, (itertools.count, itertools.cycle, itertools.repeat)):
             raise UnsupportedError(
-                f"'{module}.{name}' has no Python source and may have hidden state, so it cannot "
-                "be part of a compiled graph: call it outside and pass its result in"
+                f"an endless iterator ({type(out).__name__}) cannot be part of a compiled graph"
             )
-        if any(is_symbolic(v) for v in [*args, *kwargs.values()]):
-            raise UnsupportedError(
-                f"'{module}.{name}' needs values that are known only at run time: use the function "
-                "of minispore.ops in its place"
-            )
-    out = function(*args, **kwargs)
-    is_value = isinstance(out, (Tensor, type, types.FunctionType, str, int, float, type(None)))
-    return out if is_value else ev.born(out)
+        return ev.iterator(tuple(out))
+    if isinstance(out, (MutableSequence, MutableMapping, MutableSet)) and type(out) not in _UNDONE:
+        raise UnsupportedError(
+            f"a {type(out).__name__} cannot be part of a compiled graph: use a list, dict or set"
+        )
+    return ev.born(out) if isinstance(out, (list, dict, set)) else out
 
 
 def call_builtin_method(
@@ -168,18 +226,15 @@ def activate(
             f"{code.name} is called {ev.max_depth} deep while compiling: a recursion must be "
             "ended by a constant (set_context(max_call_depth=...) allows more)"
         )
-    env = ev.born(Env(parent))
+    env = ev.born(Env(parent, code.local))
     env.slots.update(bind(ev, function, code, args, kwargs))
     for name, value in env.slots.items():
-        if isinstance(value, Tensor) and value._node is not None:
-            ev.region.hints.setdefault(id(value._node), name)
-        elif isinstance(value, Scalar):
-            ev.region.hints.setdefault(id(value.node), name)
+        ev.name_value(value, name)
     origin = ev.origin
     ev.frames.append(Frame(code, env, owner, fence.location(code.node, code)))
     try:
         value = _body(ev, code)
-    except (NeedConstant, Peel, Unreachable):
+    except (Peel, Unreachable):
         raise
     except Exception as error:
         ev.failed(error)
@@ -270,7 +325,9 @@ def instantiate(ev: Evaluator, cls: type, args: list[Any], kwargs: dict[str, Any
     if cls in BUILTINS:
         return BUILTINS[cls](ev, args, kwargs)
     if issubclass(cls, BaseException):
-        return Raised(cls, tuple(args))
+        if is_symbolic(kwargs):
+            raise UnsupportedError(f"{cls.__name__} takes run-time values by position only")
+        return Raised(cls, tuple(args), kwargs)
     if issubclass(cls, Primitive):
         return cls(*args, **kwargs)
     if issubclass(cls, Tensor):
@@ -279,15 +336,41 @@ def instantiate(ev: Evaluator, cls: type, args: list[Any], kwargs: dict[str, Any
         return _build_cell(ev, cls, args, kwargs)
     if is_trusted(cls.__module__) or cls.__module__.split(".")[0] in _PURE:
         return native(ev, cls, args, kwargs)
-    if issubclass(cls, tuple) or dataclasses.is_dataclass(cls):
-        return ev.born(cls(*args, **kwargs))
+    if issubclass(cls, tuple):
+        return cls(*args, **kwargs)
+    return _make_object(ev, cls, args, kwargs)
+
+
+def _make_object(ev: Evaluator, cls: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """An instance of a class with Python source."""
+    init: Any = cls.__init__
+    if dataclasses.is_dataclass(cls) and _is_generated(init):
+        return _make_dataclass(ev, cls, args, kwargs)
     if cls.__new__ is not object.__new__:
         raise UnsupportedError(f"objects of class '{cls.__name__}' cannot be made in a graph")
     obj = ev.born(object.__new__(cls))
-    if isinstance(cls.__init__, types.FunctionType):
-        call(ev, cls.__init__, [obj, *args], kwargs)
+    if isinstance(init, types.FunctionType):
+        call(ev, init, [obj, *args], kwargs)
     elif args or kwargs:
         raise TypeError(f"{cls.__name__}() takes no arguments")
+    return obj
+
+
+def _is_generated(function: Any) -> bool:
+    """True for a method that ``@dataclass`` made."""
+    return function.__code__.co_filename == "<string>"
+
+
+def _make_dataclass(ev: Evaluator, cls: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Run the generated ``__init__`` as it is, but evaluate ``__post_init__`` from source."""
+    later: list[tuple] = []
+    body = {"__post_init__": lambda self, *rest: later.append(rest), "__slots__": ()}
+    obj: Any = object.__new__(type(cls.__name__, (cls,), body))
+    cls.__init__(obj, *args, **kwargs)
+    obj.__class__ = cls
+    ev.born(obj)
+    for rest in later:
+        call(ev, cls.__post_init__, [obj, *rest], {})
     return obj
 
 
@@ -335,6 +418,9 @@ SPECIAL += [
     (type, instantiate),
     (types.BuiltinMethodType, call_builtin_method),
     (types.MethodWrapperType, call_container_method),
+    (types.MethodDescriptorType, _call_descriptor),
+    (types.WrapperDescriptorType, _call_descriptor),
+    (functools._lru_cache_wrapper, lambda ev, f, args, kws: call(ev, f.__wrapped__, args, kws)),
 ]
 
 

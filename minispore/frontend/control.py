@@ -8,7 +8,9 @@ time (exits.py).  Loops are in loops.py.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+import operator
+import types
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,9 @@ from minispore.frontend.exits import (
     Exit,
     Unreachable,
     is_symbolic,
+    is_text_choice,
     refuse_choice,
+    refuse_size,
 )
 from minispore.frontend.heap import Choice, Conflict, Region, SwitchNode
 from minispore.frontend.merge import Merge
@@ -154,7 +158,12 @@ def is_same(ev: Evaluator, a: Any, b: Any) -> Any:
     """``a is b``."""
     if isinstance(a, Choice):
         return _pick_truth(ev, a, lambda o: is_same(ev, o, b))
-    return is_same(ev, b, a) if isinstance(b, Choice) else a is b
+    if isinstance(b, Choice):
+        return is_same(ev, b, a)
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and a is not b:
+        if id(a) in ev.aliased or id(b) in ev.aliased:
+            raise TypeError("whether these are the same Tensor is known only when the graph runs")
+    return a is b
 
 
 def _pick_truth(ev: Evaluator, choice: Choice, test: Callable[[Any], Any]) -> Any:
@@ -172,6 +181,36 @@ def for_each(ev: Evaluator, choice: Choice, function: Callable[[Any], Any]) -> A
     return choose(ev, choice.condition, [partial(function, o) for o in choice.options])
 
 
+def each_text(ev: Evaluator, values: list[Any], run: Callable[..., Any]) -> Any:
+    """``run(*values)``, with each alternative of the strings among them that Tensors choose."""
+    values = [resolve(ev, v) for v in values]
+    found = next((i for i, v in enumerate(values) if is_text_choice(v)), None)
+    if found is None:
+        return run(*values)
+    before, rest = values[:found], values[found + 1 :]
+    return for_each(ev, values[found], lambda o: each_text(ev, [*before, o, *rest], run))
+
+
+def settled(ev: Evaluator, values: list[Any], run: Callable[[list[Any]], Any]) -> Any:
+    """``run(values)``, in arms that resolve each Choice in them, also within containers."""
+    pending: list[Choice] = []
+
+    def walk(value: Any) -> Any:
+        value = resolve(ev, value)
+        refuse_size(value)
+        if isinstance(value, Choice):
+            pending.append(value)
+        if type(value) in (list, tuple):
+            return type(value)(map(walk, value))
+        return {k: walk(v) for k, v in value.items()} if type(value) is dict else value
+
+    copy = walk(values)
+    if not pending:
+        return run(copy)
+    again = partial(settled, ev, values, run)
+    return choose(ev, pending[0].condition, [again, again])
+
+
 def pick(ev: Evaluator, condition: Condition, if_true: Any, if_false: Any) -> Any:
     """One of two values."""
     return choose(ev, condition, [lambda: if_true, lambda: if_false])
@@ -179,33 +218,36 @@ def pick(ev: Evaluator, condition: Condition, if_true: Any, if_false: Any) -> An
 
 def contains(ev: Evaluator, container: Any, item: Any) -> Any:
     """``item in container``."""
+    if is_text_choice(container) or is_text_choice(item):
+        return each_text(ev, [container, item], lambda c, i: contains(ev, c, i))
     refuse_choice(container, "a container")
-    if isinstance(container, (str, bytes, range, dict, set)) and not is_symbolic(item):
-        return item in container
     if isinstance(container, Tensor):
         from minispore import ops
 
-        return scalar_bool(ops.equal(container, item).any())
-    result: Any = False
-    for candidate in ev.iterate(container):
-        if candidate is item:
-            return True
-        equal = ev.operate(_equal, candidate, item)
-        if truth(ev, equal) is True:
-            return True
-        if truth(ev, equal) is not False:
-            found = result
-            result = pick(ev, truth(ev, equal), True, found)
-    return result
+        found = ops.equal(container, item).any()
+        return apply(REGISTRY["TensorToScalar"].bound(kind=bool), found)
+    method = getattr(type(container), "__contains__", None)
+    if isinstance(method, types.FunctionType):
+        return as_value(truth(ev, ev.call(method, [container, item], {})))
+    plain = isinstance(container, (bytes, range, dict, set)) and not is_symbolic(item)
+    if plain or (isinstance(container, str) and not isinstance(item, Text)):
+        return item in container
+    if isinstance(container, (dict, set)) and isinstance(item, Tensor):
+        return any(is_same(ev, item, key) for key in container)  # Tensors hash by identity
+    it = ev.iterator(container)
 
+    def rest() -> Any:
+        for candidate in it:
+            if candidate is item:
+                return True
+            equal = truth(ev, ev.operate(operator.eq, candidate, item))
+            if isinstance(equal, Node):
+                return choose(ev, equal, [lambda: True, rest])
+            if equal:
+                return True
+        return False
 
-def _equal(a: Any, b: Any) -> Any:
-    return a == b
-
-
-def scalar_bool(tensor: Any) -> Any:
-    """The Python bool in a Tensor of one element."""
-    return apply(REGISTRY["TensorToScalar"].bound(kind=bool), tensor)
+    return rest()
 
 
 def resolve(ev: Evaluator, value: Any) -> Any:
@@ -218,11 +260,15 @@ def resolve(ev: Evaluator, value: Any) -> Any:
     return value
 
 
-def check(ev: Evaluator, condition: Condition, kind: type, args: tuple) -> Exit:
-    """Emit a Check; one that always fails ends the block."""
-    leaves, structure = flatten(args, lambda v: isinstance(v, (Tensor, Scalar)))
-    prim = REGISTRY["Check"].bound(exception=kind, structure=structure)
-    apply(prim, as_value(condition), *leaves)
+def check(ev: Evaluator, condition: Condition, kind: Callable, args: Sequence[Any]) -> Exit:
+    """Emit a Check, which raises ``kind(*args)``; one that always fails ends the block."""
+
+    def emit(values: list[Any]) -> None:
+        leaves, structure = flatten(tuple(values), lambda v: isinstance(v, (Tensor, Scalar)))
+        prim = REGISTRY["Check"].bound(exception=kind, structure=structure)
+        apply(prim, as_value(condition), *leaves)
+
+    settled(ev, list(args), emit)
     return Exit(RAISE) if condition is False else Exit(GO_ON)
 
 

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import ast
 import builtins
-import operator
-import types
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from minispore.frontend import calls, control, exits, loops, objects
+from minispore.frontend import calls, control, exits, loops, objects, operators, text
 from minispore.frontend.capture import Outside
 from minispore.frontend.errors import UnsupportedError, locate
 from minispore.frontend.exits import (
@@ -35,43 +33,24 @@ from minispore.frontend.exits import (
 )
 from minispore.frontend.fence import location
 from minispore.frontend.heap import (
+    END,
     UNSET,
     Closure,
     Conflict,
     Env,
     Frame,
+    Lazy,
     OutNode,
     Region,
     Unset,
     World,
 )
+from minispore.frontend.operators import BINARY, COMPARE, INPLACE, UNARY
 from minispore.frontend.source import analyse
-from minispore.ir.node import NOWHERE, CNode, Node, Origin
+from minispore.ir.node import NOWHERE, CNode, Location, Node, Origin
 from minispore.primitive import Primitive
 from minispore.symbolic import GraphBuilder, NeedConstant, Scalar, wrap
 from minispore.tensor import Tensor
-from minispore.tree import Formatted, Text
-
-BINARY: dict[type[ast.AST], Callable] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
-    ast.MatMult: operator.matmul, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
-}  # fmt: skip
-INPLACE: dict[type[ast.AST], Callable] = {
-    ast.Add: operator.iadd, ast.Sub: operator.isub, ast.Mult: operator.imul,
-    ast.Div: operator.itruediv, ast.FloorDiv: operator.ifloordiv, ast.Mod: operator.imod,
-    ast.Pow: operator.ipow, ast.MatMult: operator.imatmul, ast.BitAnd: operator.iand,
-    ast.BitOr: operator.ior, ast.BitXor: operator.ixor, ast.LShift: operator.ilshift,
-    ast.RShift: operator.irshift,
-}  # fmt: skip
-COMPARE: dict[type[ast.AST], Callable] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
-    ast.Gt: operator.gt, ast.GtE: operator.ge,
-}  # fmt: skip
-UNARY: dict[type[ast.AST], Callable] = {
-    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert,
-}  # fmt: skip
 
 
 class Evaluator(GraphBuilder):
@@ -80,7 +59,7 @@ class Evaluator(GraphBuilder):
     As a handler it turns each primitive into a node of the current `region`.
     """
 
-    def __init__(self, name: str, max_depth: int = 1000):
+    def __init__(self, name: str, max_depth: int = 1000, keeps_loops: bool = True):
         super().__init__(NOWHERE)
         self.home: dict[int, Region] = {}
         self.region = Region(None, "function", name, NOWHERE)
@@ -92,11 +71,15 @@ class Evaluator(GraphBuilder):
         self.scopes: list[str] = []
         self.cells: list[Any] = []  # the Cells whose construct is being evaluated, outermost first
         self.phase = "forward"
+        self.names: dict[int, str] = {}  # id of a node -> what the program calls it
         self.births: dict[int, Region] = {}  # id of an object made here -> its region
         self.aliased: dict[int, str] = {}  # id of a Tensor that may be one of two: why
         self.overlays: dict[tuple[int, str], Any] = {}  # attributes of older objects written here
         self.alive: list[Any] = []  # keeps ids valid
         self.max_depth = max_depth
+        self.returned: Location | None = None  # the last return statement
+        self.keeps_loops = keeps_loops
+        self.kept: set[int] = set()  # loops that constants decide and that are no longer unrolled
 
     # ---------------------------------------------------------------------- being a handler
 
@@ -219,6 +202,8 @@ class Evaluator(GraphBuilder):
 
     def statement_Return(self, node: ast.Return) -> Exit:
         value = self.expression(node.value) if node.value else None
+        self.at(node)
+        self.returned = self.frame.where
         return Exit(RETURN, value)
 
     def statement_Break(self, node: ast.Break) -> Exit:
@@ -251,6 +236,8 @@ class Evaluator(GraphBuilder):
         if isinstance(old, (list, dict, set)):
             self.check_writable(old)
             self.region.touch(old)
+        if isinstance(old, list) and isinstance(node.op, ast.Add):
+            right = self.iterate(right)
         store(self.operate(INPLACE[type(node.op)], old, right))
 
     def statement_FunctionDef(self, node: ast.FunctionDef) -> None:
@@ -269,6 +256,8 @@ class Evaluator(GraphBuilder):
                 self.store_name(target.id, UNSET)
             elif isinstance(target, ast.Subscript):
                 container, index = self.expression(target.value), self.index(target.slice)
+                self.at(target)
+                exits.refuse_choice(container, "what is deleted from")
                 self.check_writable(container)
                 self.region.touch(container)
                 del container[index]
@@ -279,9 +268,17 @@ class Evaluator(GraphBuilder):
         condition = self.truth_of(node.test)
         if condition is True:
             return Exit(GO_ON)
-        args = () if node.msg is None else (self.expression(node.msg),)
-        self.at(node)
-        return control.check(self, condition, AssertionError, args)
+        if node.msg is None or isinstance(node.msg, ast.Constant) or condition is False:
+            args = [] if node.msg is None else [self.expression(node.msg)]
+            self.at(node)
+            return control.check(self, condition, AssertionError, args)
+
+        message: ast.expr = node.msg
+
+        def fail() -> Exit:
+            return control.check(self, False, AssertionError, [self.expression(message)])
+
+        return control.branch(self, condition, [lambda: Exit(GO_ON), fail])
 
     def statement_Raise(self, node: ast.Raise) -> Exit:
         if node.exc is None:
@@ -289,11 +286,15 @@ class Evaluator(GraphBuilder):
                 "'raise' without an exception needs 'except', which a graph lacks"
             )
         value = self.expression(node.exc)
+        if node.cause is not None:
+            self.expression(node.cause)
         self.at(node)
-        if isinstance(value, type) and issubclass(value, BaseException):
-            return control.check(self, False, value, ())
         if isinstance(value, Raised):
-            return control.check(self, False, value.kind, value.args)
+            return control.check(self, False, value.make, value.args)
+        if isinstance(value, BaseException):
+            return control.check(self, False, lambda: value, [])
+        if isinstance(value, type) and issubclass(value, BaseException):
+            return control.check(self, False, value, [])
         raise TypeError("exceptions must derive from BaseException")
 
     def statement_While(self, node: ast.While) -> Exit:
@@ -307,12 +308,11 @@ class Evaluator(GraphBuilder):
     def load_name(self, name: str) -> Any:
         """The value of a name: local, enclosing, global, builtin."""
         frame = self.frame
-        if name not in frame.code.global_:
-            env: Env | None = frame.env
-            while env is not None:
-                if name in env.slots:
-                    return self.readable(env.slots[name], name)
-                env = env.parent
+        env: Env | None = None if name in frame.code.global_ else frame.env
+        while env is not None:
+            if name in env.slots or name in env.local:
+                return self.readable(env.slots.get(name, UNSET), name)
+            env = env.parent
         fn = frame.owner
         if name in fn.__code__.co_freevars and name not in frame.code.global_:
             index = fn.__code__.co_freevars.index(name)
@@ -356,7 +356,7 @@ class Evaluator(GraphBuilder):
             )
         if name in frame.code.nonlocal_:
             env = frame.env.parent
-            while env is not None and name not in env.slots:
+            while env is not None and name not in env.local:
                 env = env.parent
             if env is None:
                 raise UnsupportedError(
@@ -365,6 +365,12 @@ class Evaluator(GraphBuilder):
         assert env is not None
         self.region.touch(env)
         env.slots[name] = value
+        self.name_value(value, name)
+
+    def name_value(self, value: Any, name: str) -> None:
+        """Remember the first name of a value: operands of sub-graphs are called by it."""
+        if isinstance(value, (Tensor, Scalar)):
+            self.names.setdefault(id(self.node_of(value)), name)
 
     def assign(self, target: ast.expr, value: Any) -> None:
         """Bind a target: a name, attribute, item, or a pattern of targets."""
@@ -385,6 +391,8 @@ class Evaluator(GraphBuilder):
 
     def unpack(self, target: ast.Tuple | ast.List, value: Any) -> None:
         self.at(target)
+        if not hasattr(type(value), "__iter__") and not hasattr(type(value), "__getitem__"):
+            raise TypeError(f"cannot unpack non-iterable {exits.type_name(value)} object")
         items = self.iterate(value)
         n = len(target.elts)
         star = [i for i, t in enumerate(target.elts) if isinstance(t, ast.Starred)]
@@ -449,7 +457,7 @@ class Evaluator(GraphBuilder):
         out: dict[Any, Any] = {}
         for k, v in zip(node.keys, node.values, strict=True):
             if k is None:
-                out.update(self.expression(v))
+                self.spread(out, self.expression(v))
             else:
                 key = self.expression(k)
                 out[key] = self.expression(v)
@@ -467,15 +475,16 @@ class Evaluator(GraphBuilder):
         self.at(node)
         return self.operate(UNARY[type(node.op)], value)
 
+    def spread(self, into: dict, more: Any) -> None:
+        """``**more``, in a call or a display."""
+        exits.refuse_choice(more, "what follows **")
+        if not isinstance(more, dict):
+            raise TypeError(f"'{exits.type_name(more)}' object is not a mapping")
+        into.update(more)
+
     def operate(self, function: Callable, *operands: Any) -> Any:
-        """An operator on values; operators that user classes define are evaluated from source."""
-        for v in operands:
-            exits.refuse_choice(v, "an operand")
-        method = _method_of_operator(function, operands)
-        if method is not None:
-            return self.call(method, list(operands[1:]), {})
-        out = function(*operands)
-        return self.born(out) if isinstance(out, (list, dict, set)) else out
+        """The result of an operator."""
+        return operators.operate(self, function, *operands)
 
     def expression_Compare(self, node: ast.Compare) -> Any:
         left, right = self.expression(node.left), self.expression(node.comparators[0])
@@ -558,73 +567,99 @@ class Evaluator(GraphBuilder):
         kwargs: dict[str, Any] = {}
         for keyword in node.keywords:
             value = self.expression(keyword.value)
+            self.at(node)
+            more: dict[str, Any] = {}
             if keyword.arg is None:
-                kwargs.update(value)
+                self.spread(more, value)
             else:
-                kwargs[keyword.arg] = value
+                more[keyword.arg] = value
+            for name in kwargs.keys() & more.keys():
+                raise TypeError(f"got multiple values for keyword argument '{name}'")
+            kwargs |= more
         self.at(node)
         return self.call(function, args, kwargs)
 
     def expression_JoinedStr(self, node: ast.JoinedStr) -> Any:
         parts = [self.expression(v) for v in node.values]
-        if all(isinstance(p, str) for p in parts):
-            return "".join(parts)
-        return Text(tuple(parts))
+        return control.each_text(self, parts, lambda *now: text.joined(list(now)))
 
     def expression_FormattedValue(self, node: ast.FormattedValue) -> Any:
         value = self.expression(node.value)
         spec = self.expression(node.format_spec) if node.format_spec else ""
         self.at(node)
-        piece = Formatted(value, node.conversion, spec)
-        return Text((piece,)) if exits.is_symbolic(value) else str(piece)
+        return text.formatted(self, value, node.conversion, spec)
 
-    def comprehension(self, node: Any, add: Callable[[], None]) -> None:
-        """Run the loops of a comprehension in a scope of its own."""
-        generators = node.generators
-        outer = self.frame
+    def generator(self, node: Any, make: Callable[[], Any]) -> Lazy:
+        """What a generator expression is: its loops, run as far as the next item is asked for.
 
-        def loop(k: int) -> None:
-            if k == len(generators):
-                add()
-                return
-            g = generators[k]
-            for item in self.iterate(self.expression(g.iter)):
-                self.assign(g.target, item)
-                tests = [self.truth_of(test) for test in g.ifs]
-                if not all(isinstance(t, bool) for t in tests):
-                    raise NeedConstant("the length of a comprehension that a Tensor decides")
-                if all(tests):
-                    loop(k + 1)
-
-        targets = {n.id for g in generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+        The first iterable is evaluated at once, in the scope around; all else in a scope of its
+        own, when it is reached.
+        """
+        outer, loops_ = self.frame, node.generators
+        targets = {n.id for g in loops_ for n in ast.walk(g.target) if isinstance(n, ast.Name)}
         walrus = {n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr)}
-        env = self.born(_ComprehensionEnv(outer.env, walrus))
+        env = self.born(Env(outer.env, frozenset(targets)))
         code = replace(outer.code, local=frozenset(targets), nonlocal_=frozenset(walrus))
-        self.frames[-1] = Frame(code, env, outer.owner, outer.where)
-        try:
-            loop(0)
-        finally:
-            self.frames[-1] = outer
+        first = self.iterator(self.expression(loops_[0].iter))
+
+        def step(it: Lazy, k: int) -> bool:
+            """Bind the targets of loop k, and of those around it, to their next items."""
+            while True:
+                if it.slots[k] is None:  # it begins anew for each item of the loop around it
+                    if not step(it, k - 1):
+                        return False
+                    it.slots[k] = self.iterator(self.expression(loops_[k].iter))
+                item = it.slots[k].advance()
+                if item is not END:
+                    self.assign(loops_[k].target, item)
+                    if self.all_true(loops_[k].ifs):
+                        return True
+                elif k == 0:
+                    return False
+                else:
+                    it.slots[k] = None
+
+        def advance(it: Lazy) -> Any:
+            self.frames.append(Frame(code, env, outer.owner, self.frame.where))
+            try:
+                self.region.touch(it)
+                return make() if step(it, len(loops_) - 1) else END
+            finally:
+                self.frames.pop()
+
+        made = Lazy(advance)
+        made.slots |= dict.fromkeys(range(len(loops_))) | {0: first}
+        return self.born(made)
+
+    def all_true(self, tests: list[ast.expr]) -> bool:
+        """Whether all conditions of a comprehension hold."""
+        for test in tests:
+            condition = self.truth_of(test)
+            if not isinstance(condition, bool):
+                raise NeedConstant("the length of a comprehension that a Tensor decides")
+            if not condition:
+                return False
+        return True
+
+    def comprehension(self, node: Any, make: Callable[[], Any]) -> list[Any]:
+        """The items of a comprehension."""
+        it, items = self.generator(node, make), []
+        while (item := it.advance()) is not END:
+            items.append(item)
+        return items
+
+    def expression_GeneratorExp(self, node: ast.GeneratorExp) -> Any:
+        return self.generator(node, lambda: self.expression(node.elt))
 
     def expression_ListComp(self, node: ast.ListComp) -> Any:
-        out: list[Any] = []
-        self.comprehension(node, lambda: out.append(self.expression(node.elt)))
-        return self.born(out)
+        return self.born(self.comprehension(node, lambda: self.expression(node.elt)))
 
     def expression_SetComp(self, node: ast.SetComp) -> Any:
-        out: set[Any] = set()
-        self.comprehension(node, lambda: out.add(self.expression(node.elt)))
-        return self.born(out)
+        return self.born(set(self.comprehension(node, lambda: self.expression(node.elt))))
 
     def expression_DictComp(self, node: ast.DictComp) -> Any:
-        out: dict[Any, Any] = {}
-
-        def add() -> None:
-            key = self.expression(node.key)
-            out[key] = self.expression(node.value)
-
-        self.comprehension(node, add)
-        return self.born(out)
+        pair = lambda: (self.expression(node.key), self.expression(node.value))  # noqa: E731
+        return self.born(dict(self.comprehension(node, pair)))
 
     # ---------------------------------------------------------------------- objects
 
@@ -648,31 +683,20 @@ class Evaluator(GraphBuilder):
                 "cannot change it: copy it first, or return the new value"
             )
 
-    def iterate(self, value: Any) -> list[Any]:
-        """The items of an iterable whose length is known."""
+    def touch_new(self, obj: Any) -> None:
+        """Journal a write to an object; refuse one that is older than the call."""
+        if id(obj) not in self.births:
+            raise TypeError(f"a {type(obj).__name__} older than the compiled call is written")
+        self.region.touch(obj)
+
+    def iterator(self, value: Any) -> Lazy:
+        """``iter(value)``, for an iterable whose length is known."""
         return objects.iterate(self, value)
+
+    def iterate(self, value: Any) -> list[Any]:
+        """The items of such an iterable."""
+        return list(objects.iterate(self, value))
 
     def call(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """The result of a call."""
         return calls.call(self, function, args, kwargs)
-
-
-class _ComprehensionEnv(Env):
-    """The scope of a comprehension; a walrus target lies in the function around it."""
-
-    __slots__ = ()
-
-    def __init__(self, parent: Env, walrus: set[str]):
-        super().__init__(parent)
-        for name in walrus:
-            parent.slots.setdefault(name, UNSET)
-
-
-def _method_of_operator(function: Callable, operands: tuple) -> Any:
-    """The Python method by which a user's class defines an operator, bound; None if native."""
-    name = function.__name__.strip("_")
-    special = {"and_": "and", "or_": "or", "inv": "invert"}.get(name, name)
-    method = getattr(type(operands[0]), f"__{special}__", None)
-    if isinstance(method, types.FunctionType) and not isinstance(operands[0], (Tensor, Scalar)):
-        return types.MethodType(method, operands[0])
-    return None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from minispore.frontend.heap import Choice, Conflict
+from minispore.frontend.heap import Choice, Closure, Conflict
 from minispore.ir.node import Node
 from minispore.symbolic import Scalar
 from minispore.tensor import Tensor
@@ -33,6 +34,12 @@ class Raised:
 
     kind: type[BaseException]
     args: tuple
+    kwargs: dict
+
+    @property
+    def make(self) -> Callable:
+        """What makes it of `args`."""
+        return partial(self.kind, **self.kwargs) if self.kwargs else self.kind
 
 
 class Peel(Exception):
@@ -56,8 +63,17 @@ def is_symbolic(value: Any) -> bool:
     )
 
 
+def refuse_size(value: Any) -> None:
+    """Raise if a container has different sizes in different arms."""
+    if isinstance(value, (list, dict, set)) and value:
+        item = next(iter(value.values() if isinstance(value, dict) else value))
+        if isinstance(item, Conflict) and item.of_size:
+            raise TypeError(item.why)
+
+
 def refuse_choice(value: Any, role: str) -> None:
-    """Raise if a value has different types in different arms."""
+    """Raise if a value has different types, or a container different sizes, in different arms."""
+    refuse_size(value)
     if isinstance(value, Conflict):
         raise TypeError(value.why)
     if isinstance(value, Choice):
@@ -65,12 +81,19 @@ def refuse_choice(value: Any, role: str) -> None:
         raise TypeError(f"{role} is {kinds}, depending on a Tensor: make it the same in every arm")
 
 
+def is_text_choice(value: Any) -> bool:
+    """True for a Choice of strings: what is done with it is done with each of them."""
+    return isinstance(value, Choice) and all(
+        isinstance(o, (str, Text)) or is_text_choice(o) for o in value.options
+    )
+
+
 def type_name(value: Any) -> str:
     """The type of a value in an error's words."""
     if isinstance(value, Tensor):
         return str(value._abstract)
-    if isinstance(value, Scalar):
-        return value.kind.__name__
+    if isinstance(value, (Text, Closure)):
+        return "str" if isinstance(value, Text) else "function"
     return "None" if value is None else type(value).__name__
 
 
@@ -103,4 +126,4 @@ def kind_of(value: Any) -> type:
 
 def can_be_chosen(value: Any) -> bool:
     """True for what may be an alternative of a Choice."""
-    return value is None or isinstance(value, (str, Choice, Tensor)) or callable(value)
+    return value is None or isinstance(value, (str, Text, Choice, Tensor)) or callable(value)

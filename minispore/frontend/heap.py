@@ -30,32 +30,75 @@ UNSET = Unset()
 
 
 class Conflict:
-    """Two arms left values that no graph can merge: reading it is a TypeError."""
+    """Two arms left values that no graph can merge: reading it is a TypeError.
 
-    def __init__(self, why: str):
-        self.why = why
+    With `of_size` it is every item of a list, dict or set that has not the same size (or keys) in
+    all arms: then nothing can be done with the container either.
+    """
+
+    def __init__(self, why: str, of_size: bool = False):
+        self.why, self.of_size = why, of_size
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError(self.why)
+
+    __hash__ = object.__hash__
 
 
 class Choice:
-    """A value that is one of several, picked at run time by `index` (an int or bool node).
+    """A value that is one of several, picked at run time by a bool node.
 
-    Alternatives are functions, Cells, strings, None, or a Tensor beside None.  With a bool node,
-    `options` is (value if true, value if false).
+    Alternatives are functions, Cells, strings, None, or a Tensor beside None; `options` is (value
+    if true, value if false).
     """
 
     def __init__(self, condition: Node, options: tuple[Any, ...]):
         self.condition = condition
         self.options = options
 
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("a value that depends on a Tensor is compared inside a container")
+
+    def __hash__(self) -> int:
+        raise TypeError("a value that depends on a Tensor cannot be a dict key or in a set")
+
 
 class Env:
-    """The names of one activation of a function; `parent` is where its closure was made."""
+    """The names of one activation of a function; `parent` is where its closure was made.
 
-    __slots__ = ("slots", "parent")
+    `local` are the names that Python's compiler gives this scope, whether they have a value or not.
+    """
 
-    def __init__(self, parent: Env | None = None):
+    __slots__ = ("slots", "parent", "local")
+
+    def __init__(self, parent: Env | None = None, local: frozenset[str] = frozenset()):
         self.slots: dict[str, Any] = {}
-        self.parent = parent
+        self.parent, self.local = parent, local
+
+
+END: Any = object()  # what an exhausted Lazy gives
+
+
+class Lazy:
+    """A Python iterator: `advance` gives the next item, or END.
+
+    Its position is in `slots`, so that it is journaled; it runs lazily, as Python's own do.
+    """
+
+    __slots__ = ("slots", "advance")
+
+    def __init__(self, advance: Callable[[Lazy], Any], **slots: Any):
+        self.slots: dict[Any, Any] = slots
+        self.advance = lambda: advance(self)
+
+    def __iter__(self) -> Lazy:
+        return self
+
+    def __next__(self) -> Any:
+        item = self.advance()
+        if item is END:
+            raise StopIteration
+        return item
 
 
 @dataclass(slots=True)
@@ -92,12 +135,12 @@ class World:
         self.slots: dict[Any, Any] = {"token": token}
 
 
-Heap = Any  # what has slots: Env, World, list, dict, set, Tensor, an object with __dict__
+Heap = Any  # what has slots: Env, World, Lazy, list, dict, set, Tensor, any with __dict__
 
 
 def read_slots(obj: Heap) -> dict[Any, Any]:
     """A copy of what `obj` holds: slot -> value."""
-    if isinstance(obj, (Env, World)):
+    if isinstance(obj, (Env, World, Lazy)):
         return dict(obj.slots)
     if isinstance(obj, list):
         return dict(enumerate(obj))
@@ -107,12 +150,19 @@ def read_slots(obj: Heap) -> dict[Any, Any]:
         return dict.fromkeys(obj)
     if isinstance(obj, Tensor):
         return {"value": obj._node}
-    return dict(vars(obj))
+    return dict(getattr(obj, "__dict__", {})) | {n: getattr(obj, n) for n in _slot_names(obj)}
+
+
+def _slot_names(obj: Any) -> list[str]:
+    """The names in ``__slots__`` of an object's class that have a value."""
+    places = [k.__dict__.get("__slots__", ()) for k in type(obj).__mro__]
+    names = [n for p in places for n in ((p,) if isinstance(p, str) else p)]
+    return [n for n in names if not n.startswith("__") and hasattr(obj, n)]
 
 
 def write_slots(obj: Heap, slots: dict[Any, Any]) -> None:
     """Make `obj` hold exactly `slots`."""
-    if isinstance(obj, (Env, World)):
+    if isinstance(obj, (Env, World, Lazy)):
         obj.slots = dict(slots)
     elif isinstance(obj, list):
         obj[:] = slots.values()
@@ -125,8 +175,10 @@ def write_slots(obj: Heap, slots: dict[Any, Any]) -> None:
         obj.clear()
         obj.update(slots)
     else:
-        obj.__dict__.clear()
-        obj.__dict__.update(slots)
+        for name in [*getattr(obj, "__dict__", ()), *_slot_names(obj)]:
+            object.__delattr__(obj, name)
+        for name, value in slots.items():
+            object.__setattr__(obj, name, value)
 
 
 class Region:
@@ -143,7 +195,6 @@ class Region:
         self.owner: RegionNode | None = owner
         self.params: list[ParameterNode] = []
         self.journal: dict[int, tuple[Heap, dict[Any, Any]]] = {}
-        self.hints: dict[int, str] = {}  # id of an outer node -> a good name for its parameter
 
     def ancestors(self) -> Iterator[Region]:
         """This region and those around it, innermost first."""

@@ -27,10 +27,10 @@ from minispore.frontend.exits import (
     Exit,
     Peel,
     kind_of,
-    refuse_choice,
     type_name,
 )
 from minispore.frontend.heap import (
+    END,
     UNSET,
     Conflict,
     Env,
@@ -42,7 +42,7 @@ from minispore.frontend.heap import (
 )
 from minispore.frontend.lower import zero_node
 from minispore.ir.node import Node, ParameterNode, ValueNode
-from minispore.symbolic import NeedConstant, Scalar, constant_node, scalar_op, wrap
+from minispore.symbolic import Scalar, constant_node, scalar_op, wrap
 from minispore.tensor import Tensor
 from minispore.tree import Constant, Container, Structure, flatten, unflatten
 
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 UNROLLED = 16  # iterations of a constant loop before it is tried as a While
 LONGEST = 100_000  # iterations of a constant loop that needs its constants
+ENDLESS = 200  # the same of a `while` that ends only if a Tensor says so
 
 
 @dataclass
@@ -62,6 +63,7 @@ class Loop:
     body: Arm
     orelse: Arm
     name: str
+    key: int  # which statement it is
     trip_count: Callable[[], int | None] = lambda: None
 
 
@@ -71,7 +73,7 @@ def while_loop(ev: Evaluator, node: ast.While) -> Exit:
         ev,
         Loop(
             lambda: ev.truth_of(node.test), lambda: None, lambda: ev.block(node.body),
-            lambda: ev.block(node.orelse), "while",
+            lambda: ev.block(node.orelse), "while", id(node),
         ),
     )  # fmt: skip
 
@@ -86,41 +88,45 @@ class SymbolicRange:
 
 
 def for_loop(ev: Evaluator, node: ast.For, iterable: Any) -> Exit:
-    """A ``for`` statement: over a range it counts, over anything else it is unrolled."""
+    """A ``for`` statement: over a range or Tensor it counts, over anything else it is unrolled."""
     counter = ev.born(Env())
     body, orelse = (lambda: ev.block(node.body)), (lambda: ev.block(node.orelse))
-    if isinstance(iterable, (range, SymbolicRange)):
-        start, stop, step = iterable.start, iterable.stop, iterable.step
-        counter.slots["i"] = start
+    if not isinstance(iterable, (range, SymbolicRange, Tensor)):
+        return _over_items(ev, node, iterable, body, orelse)
+    over = range(len(iterable)) if isinstance(iterable, Tensor) else iterable
+    start, stop, step = over.start, over.stop, over.step
+    counter.slots["i"] = start
 
-        def test() -> Condition:
-            i = counter.slots["i"]
-            return truth(ev, i < stop if step > 0 else i > stop)
-
-        def bind() -> None:
-            ev.assign(node.target, counter.slots["i"])
-            ev.region.touch(counter)
-            counter.slots["i"] = counter.slots["i"] + step
-
-        def trip_count() -> int | None:
-            i = counter.slots["i"]
-            whole = isinstance(i, int) and isinstance(stop, int)
-            return len(range(i, stop, step)) if whole else None
-
-        return run_loop(ev, Loop(test, bind, body, orelse, "for", trip_count))
-    refuse_choice(iterable, "what 'for' runs over")
-    counter.slots["i"] = 0
-    growing = isinstance(iterable, list)
-    items = iterable if growing else ev.iterate(iterable)
-
-    def bind_item() -> None:
+    def test() -> Condition:
         i = counter.slots["i"]
-        ev.assign(node.target, ev.readable(items[i], "an item"))
-        ev.region.touch(counter)
-        counter.slots["i"] = i + 1
+        return truth(ev, i < stop if step > 0 else i > stop)
 
-    more = lambda: counter.slots["i"] < len(items)  # noqa: E731
-    return unroll(ev, Loop(more, bind_item, body, orelse, "for"))
+    def bind() -> None:
+        i = counter.slots["i"]
+        ev.assign(node.target, iterable[i] if isinstance(iterable, Tensor) else i)
+        ev.region.touch(counter)
+        counter.slots["i"] = i + step
+
+    def trip_count() -> int | None:
+        i = counter.slots["i"]
+        whole = isinstance(i, int) and isinstance(stop, int)
+        return len(range(i, stop, step)) if whole else None
+
+    return run_loop(ev, Loop(test, bind, body, orelse, "for", id(node), trip_count))
+
+
+def _over_items(ev: Evaluator, node: ast.For, iterable: Any, body: Arm, orelse: Arm) -> Exit:
+    """A ``for`` statement over items that are known one by one."""
+    it = ev.iterator(iterable)
+    found = ev.born(Env())
+
+    def more() -> bool:
+        ev.region.touch(found)
+        found.slots["item"] = it.advance()
+        return found.slots["item"] is not END
+
+    bind = lambda: ev.assign(node.target, found.slots["item"])  # noqa: E731
+    return unroll(ev, Loop(more, bind, body, orelse, "for", id(node)))
 
 
 def unroll(ev: Evaluator, loop: Loop) -> Exit:
@@ -134,8 +140,15 @@ def unroll(ev: Evaluator, loop: Loop) -> Exit:
             return after(ev, exit, lambda: unroll(ev, loop))
 
 
-def run_loop(ev: Evaluator, loop: Loop, count: int = 0, peeled: bool = False) -> Exit:
-    """Run a loop: unrolled while constants decide, kept as a While where tensors do."""
+def run_loop(
+    ev: Evaluator, loop: Loop, count: int = 0, peeled: bool = False, left: bool = False
+) -> Exit:
+    """Run a loop: unrolled while constants decide, kept as a While where tensors do.
+
+    `count` iterations are done; `peeled`: one because the carry changed its type; `left`: a Tensor
+    could leave the loop in one.
+    """
+    nodes = len(ev.home)
     while True:
         with _Trial(ev) as trial:
             condition = loop.test()
@@ -152,17 +165,36 @@ def run_loop(ev: Evaluator, loop: Loop, count: int = 0, peeled: bool = False) ->
                 again = loop.test()
                 assert isinstance(again, Node)
                 return branch(ev, again, [partial(_iterate_once, ev, loop, count), loop.orelse])
-        if count >= UNROLLED and count & (count - 1) == 0:
+        if _is_worth_keeping(ev, loop, count, left, len(ev.home) > nodes):
             try:
-                return _keep_loop(ev, loop)
-            except (NeedConstant, Peel) as why:
-                if count > LONGEST:
-                    raise NeedConstant(f"a loop is too long to unroll: {why}") from None
+                with _Trial(ev) as trial:
+                    exit = _keep_loop(ev, loop)
+                    trial.keep()
+                ev.kept.add(loop.key)
+                return exit
+            except Exception as why:  # an error of the program's own is found when unrolling
+                if count > (ENDLESS if left and loop.trip_count() is None else LONGEST):
+                    raise _too_long(why) from None
         loop.step()
         exit = loop.body()
         count += 1
         if not exit.may <= {GO_ON, CONTINUE}:
-            return after(ev, exit, partial(run_loop, ev, loop, count, peeled))
+            return after(ev, exit, partial(run_loop, ev, loop, count, peeled, True))
+
+
+def _is_worth_keeping(ev: Evaluator, loop: Loop, count: int, left: bool, computes: bool) -> bool:
+    """Whether to try a loop, of which constants decide the next iteration, as a While."""
+    if count & (count - 1) or not (ev.keeps_loops or left):
+        return False
+    if not (computes or left):
+        return count >= LONGEST // 16
+    return count >= (1 if left else 2 if loop.key in ev.kept else UNROLLED)
+
+
+def _too_long(why: Exception) -> Exception:
+    return (
+        TypeError(f"a loop that a Tensor decides changes {why}") if isinstance(why, Peel) else why
+    )
 
 
 def _iterate_once(ev: Evaluator, loop: Loop, count: int) -> Exit:

@@ -52,8 +52,8 @@ def zero_node(abstract: Abstract) -> ValueNode:
 class Lowering:
     """Lowers the regions below one root; `home` tells where each node was born."""
 
-    def __init__(self, home: dict[int, Region]):
-        self.home = home
+    def __init__(self, home: dict[int, Region], names: dict[int, str]):
+        self.home, self.names = home, names
         self.seen: set[tuple[int, int]] = set()
         self.active: set[int] = set()
         self.imports: dict[int, dict[int, Node]] = {}
@@ -178,7 +178,7 @@ class Lowering:
         params = [ParameterNode(p.name, p.abstract, p.origin) for p in explicit]
         memo: dict[int, Node] = {id(p): q for p, q in zip(explicit, params, strict=True)}
         for i, node in enumerate(imports):
-            param = ParameterNode(self._name(region, node, i), node.abstract, node.origin)
+            param = ParameterNode(self._name(node, i), node.abstract, node.origin)
             params.append(param)
             memo[id(node)] = param
         build = _Builder(self, region, memo)
@@ -186,9 +186,9 @@ class Lowering:
         out = nodes[0] if len(nodes) == 1 and not as_tuple else make_tuple(nodes, region.origin)
         return FuncGraph(name or region.name, params, out, region.origin, kind)
 
-    def _name(self, region: Region, node: Node, index: int) -> str:
-        hint = region.hints.get(id(node))
-        return hint or (node.name if isinstance(node, ParameterNode) else f"v{index}")
+    def _name(self, node: Node, index: int) -> str:
+        own = node.name if isinstance(node, ParameterNode) else f"v{index}"
+        return self.names.get(id(node), own)
 
 
 class _Builder:

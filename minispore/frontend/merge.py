@@ -34,6 +34,7 @@ from minispore.frontend.heap import (
     write_slots,
 )
 from minispore.ir.node import Node
+from minispore.primitive import as_tensor
 from minispore.symbolic import Scalar, wrap
 from minispore.tensor import Tensor
 
@@ -67,14 +68,25 @@ class Merge:
         if len(alive) <= 1:
             return now[alive[0]] if alive else old
         keys = list(dict.fromkeys(key for k in alive for key in now[k]))
-        if isinstance(obj, (list, dict, set)) and any(set(now[k]) != set(keys) for k in alive):
-            sizes = " or ".join(str(len(now[k])) for k in alive)
-            what = f"a {type(obj).__name__} has {sizes} items, depending on a Tensor"
-            return {key: Conflict(what) for key in keys} if keys else {}
+        order: Any = set if isinstance(obj, set) else list
+        if isinstance(obj, (list, dict, set)) and any(order(now[k]) != order(keys) for k in alive):
+            return self.sizes(obj, keys, [len(now[k]) for k in alive])
         values = {}
         for key in keys:
             values[key] = self.value([now[k].get(key, UNSET) for k in alive], alive)
         return {k: v for k, v in values.items() if v is not UNSET or isinstance(obj, Env)}
+
+    def sizes(self, obj: Any, keys: list, sizes: list[int]) -> dict:
+        """The slots of a container of which the arms left another number of items, or order."""
+        differ = "other keys, or another order of them,"
+        if len(set(sizes)) > 1:
+            differ = " or ".join(map(str, sizes)) + " items"
+        conflict = Conflict(
+            f"a {type(obj).__name__} has {differ} depending on a Tensor (branch at "
+            f"{self.owner.origin.where}): write the same items in every arm",
+            of_size=True,
+        )
+        return {conflict: None} if isinstance(obj, set) else dict.fromkeys(keys, conflict)
 
     def dead(self, k: int, obj: Any) -> bool:
         """True if nobody will see what arm `k` did to `obj`."""
@@ -174,15 +186,12 @@ class Merge:
             ok = kind_of(v) is bool if is_number(v) else v._abstract == AbstractTensor(bool_, ())
             if not ok:
                 return self.conflict(values)
-        nodes = []
-        for v in values:
-            if isinstance(v, Tensor):
-                nodes.append(v._node)
-            elif isinstance(v, Scalar):
-                return self.conflict(values)
-            else:
-                nodes.append(self.ev.constant(v, bool_)._node)
-        return self.nodes(nodes, arms)  # type: ignore[arg-type]
+        here, nodes = self.ev.region, []
+        for k, v in zip(arms, values, strict=True):
+            self.ev.region = self.results[k][0]
+            nodes.append(as_tensor(v, bool_)._node)
+        self.ev.region = here
+        return self.nodes(nodes, arms)
 
     def tuples(self, values: list[tuple], arms: list[int]) -> Any:
         if len({(type(v), len(v)) for v in values}) > 1:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import types
+from collections.abc import MappingView
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minispore.frontend.capture import is_trusted
-from minispore.frontend.control import for_each, resolve
+from minispore.frontend.control import each_text, for_each, resolve
 from minispore.frontend.errors import UnsupportedError
-from minispore.frontend.exits import refuse_choice
-from minispore.frontend.heap import UNSET, Choice
+from minispore.frontend.exits import is_text_choice, refuse_choice
+from minispore.frontend.heap import END, UNSET, Choice, Lazy
 from minispore.frontend.loops import SymbolicRange
+from minispore.frontend.text import method_of_text
 from minispore.parameter import Parameter
 from minispore.symbolic import NeedConstant, Scalar
 from minispore.tensor import Tensor
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
 
 _BUILTIN = (str, bytes, int, float, bool, list, tuple, dict, set, frozenset, range, slice,
-            type(None), Scalar, Text, np.ndarray, np.generic, np.dtype)  # fmt: skip
+            type(None), Scalar, np.ndarray, np.generic, np.dtype)  # fmt: skip
 
 
 # ------------------------------------------------------------------------------- attributes
@@ -38,6 +41,8 @@ def get_attribute(ev: Evaluator, obj: Any, name: str) -> Any:
         return ev.readable(overlay, name)
     if isinstance(obj, Tensor):
         return _tensor_attribute(ev, obj, name)
+    if isinstance(obj, Text):
+        return functools.partial(method_of_text, obj, name)
     if isinstance(obj, (*_BUILTIN, super)):
         return getattr(obj, name)
     if isinstance(obj, types.ModuleType):
@@ -95,6 +100,10 @@ def _from_class(ev: Evaluator, obj: Any, owner: type, found: Any, name: str) -> 
         return found.__func__
     if isinstance(found, classmethod):
         return types.MethodType(found.__func__, type(obj))
+    if isinstance(found, functools.cached_property):
+        value = ev.call(found.func, [obj], {})
+        ev.set_attribute(obj, name, value)
+        return value
     if isinstance(inner, types.FunctionType):
         if not is_trusted(owner.__module__):
             code, method = ev.outside.constant(owner), ev.outside.constant(found)
@@ -102,7 +111,7 @@ def _from_class(ev: Evaluator, obj: Any, owner: type, found: Any, name: str) -> 
         return types.MethodType(inner, obj)
     value = getattr(obj, name)
     if id(obj) in ev.births or is_trusted(owner.__module__):
-        return value
+        return ev.readable(value, name)
     return ev.homed(ev.outside.attribute(obj, name, value))
 
 
@@ -168,13 +177,18 @@ def _set_on_new(ev: Evaluator, obj: Any, name: str, value: Any) -> None:
 
 def get_item(ev: Evaluator, obj: Any, index: Any) -> Any:
     """``obj[index]``."""
+    if is_text_choice(obj) or is_text_choice(index):
+        return each_text(ev, [obj, index], lambda o, i: get_item(ev, o, i))
     refuse_choice(obj, "what is indexed")
     refuse_choice(index, "an index")
     method = getattr(type(obj), "__getitem__", None)
     if isinstance(method, types.FunctionType) and not isinstance(obj, Tensor):
         return ev.call(method, [obj, index], {})
-    if isinstance(obj, dict) and isinstance(index, (Tensor, Scalar)):
-        raise NeedConstant("a dict key that is known only at run time")
+    if isinstance(obj, dict) and isinstance(index, Scalar):
+        raise NeedConstant("a dict key")
+    factory = getattr(obj, "default_factory", None)
+    if factory is not None and index not in obj:
+        set_item(ev, obj, index, ev.call(factory, [], {}))
     out = obj[index]
     if isinstance(obj, (list, tuple, dict)):
         return ev.born(out) if isinstance(index, slice) else ev.readable(out, "the item")
@@ -184,6 +198,7 @@ def get_item(ev: Evaluator, obj: Any, index: Any) -> Any:
 def set_item(ev: Evaluator, obj: Any, index: Any, value: Any) -> None:
     """``obj[index] = value``."""
     refuse_choice(obj, "what is indexed")
+    refuse_choice(index, "an index")
     method = getattr(type(obj), "__setitem__", None)
     if isinstance(obj, Tensor):
         obj[index] = value
@@ -191,24 +206,51 @@ def set_item(ev: Evaluator, obj: Any, index: Any, value: Any) -> None:
         ev.call(method, [obj, index, value], {})
     else:
         ev.check_writable(obj)
+        if isinstance(index, slice):
+            value = ev.iterate(value)
         ev.region.touch(obj)
         obj[index] = value
 
 
-def iterate(ev: Evaluator, value: Any) -> list[Any]:
-    """The items of an iterable whose length is known."""
+# ------------------------------------------------------------------------------- iteration
+
+
+def iterate(ev: Evaluator, value: Any) -> Lazy:
+    """``iter(value)``, for an iterable whose length is known."""
     refuse_choice(value, "what is iterated over")
+    if isinstance(value, Lazy):
+        return value
     if isinstance(value, SymbolicRange):
-        raise NeedConstant("the length of a range that is known only at run time")
-    if isinstance(value, (list, tuple)):
-        return [ev.readable(v, "an item") for v in value]
-    if isinstance(value, Tensor):
-        return list(value)
-    if isinstance(value, (Scalar, Text)):
-        raise TypeError(f"{value!r} is not iterable")
+        raise NeedConstant("the length of a range that depends on a Tensor")
     method = getattr(type(value), "__iter__", None)
-    if isinstance(method, types.FunctionType):
+    own = isinstance(method, types.FunctionType) and not isinstance(value, Tensor)
+    if isinstance(value, types.GeneratorType) or (own and hasattr(type(value), "__next__")):
+        raise UnsupportedError(
+            "a generator or iterator of one's own cannot be part of a compiled graph: use a list"
+        )
+    if own:
         return iterate(ev, ev.call(method, [value], {}))
-    if isinstance(value, types.GeneratorType):
-        raise UnsupportedError("a generator cannot be part of a compiled graph: use a list")
-    return list(value)
+    live = isinstance(value, (list, Tensor, range))  # a list may grow while it is iterated over
+    items = value if live and iter(value) else tuple(value)
+    size = len(value) if isinstance(value, (dict, set, MappingView)) else None
+
+    def advance(it: Lazy) -> Any:
+        if size is not None and len(value) != size:
+            raise RuntimeError(f"{_kind_of_view(value)} changed size during iteration")
+        i = it.slots["at"]
+        if i >= len(items):
+            return END
+        move(ev, it, at=i + 1)
+        return ev.readable(items[i], "an item")
+
+    return ev.born(Lazy(advance, at=0))
+
+
+def _kind_of_view(value: Any) -> str:
+    return "Set" if isinstance(value, set) else "dictionary"
+
+
+def move(ev: Evaluator, it: Lazy, **slots: Any) -> None:
+    """Change the position of an iterator."""
+    ev.region.touch(it)
+    it.slots = it.slots | slots

@@ -42,7 +42,7 @@ INLINE_VALUES = 16  # larger arrays are summarised, or given as bytes
 DTYPES = {str(d): d for d in dt.ALL}
 KINDS: dict[str, type] = {"bool": bool, "int": int, "float": float}
 CONSTANTS = {"True": True, "False": False, "None": None, "...": ...}
-TREES: dict[str, type] = {"Text": tree.Text, "Formatted": tree.Formatted}
+TREES: dict[str, type] = {t.__name__: t for t in (tree.Text, tree.Formatted, tree.Method)}
 FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 

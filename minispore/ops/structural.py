@@ -71,16 +71,20 @@ def checked_int(value: Any) -> Any:
 class ScalarPrimitive(Structural, register=False):
     """An operation on Python numbers, with Python's own semantics.
 
-    `rule` names the result's kind: "number" (int unless an operand is a float), "float", "bool".
+    `rule` names the result's kind: "number" (int unless an operand is a float), "float", "bool",
+    "bits" (bool of bools, else int), "round" (int, but float with digits of a float).
     """
 
     python: Callable
     rule = "number"
 
     def infer(self, *operands: AbstractScalar) -> Abstract:
-        if self.rule == "bool":
+        kinds = [o.kind for o in operands]
+        if self.rule == "bool" or (self.rule == "bits" and set(kinds) == {bool}):
             return AbstractScalar(bool)
-        is_float = self.rule == "float" or any(o.kind is float for o in operands)
+        if self.rule == "round" and len(kinds) == 1:
+            return AbstractScalar(int)
+        is_float = self.rule == "float" or float in kinds
         return AbstractScalar(float if is_float else int)
 
     def eval(self, *operands: Any) -> Any:
@@ -122,6 +126,10 @@ _scalar("ScalarMod", operator.mod, vjp=lambda x, y, out, d: (d, -(d * (x // y)))
 _scalar("ScalarNeg", operator.neg, vjp=lambda x, out, d: (-d,))
 _scalar("ScalarAbs", abs, vjp=lambda x, out, d: (d * ((x > 0) * 1.0 - (x < 0) * 1.0),))
 _scalar("ScalarPow", _int_power_guard, vjp=lambda x, y, out, d: (d * y * x ** (y - 1), None))
+_scalar("ScalarRound", round, "round", lambda *operands: (None,) * (len(operands) - 2))
+_scalar("ScalarAnd", operator.and_, "bits")
+_scalar("ScalarOr", operator.or_, "bits")
+_scalar("ScalarXor", operator.xor, "bits")
 _scalar("ScalarEqual", operator.eq, "bool")
 _scalar("ScalarNotEqual", operator.ne, "bool")
 _scalar("ScalarLess", operator.lt, "bool")
