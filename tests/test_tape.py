@@ -7,6 +7,8 @@ from helpers import assert_same
 from minispore import ops
 from minispore.abstract import AbstractTuple
 from minispore.autodiff.tape import Tape, pause_tapes, record_custom, vjp_of
+from minispore.ir.draw import draw_tape
+from minispore.ir.picture import LOOKS
 from minispore.ops.gradient import binop_grad_common
 from minispore.primitive import Primitive, apply, bprop_getters
 from minispore.tensor import Tensor, tapes
@@ -168,6 +170,21 @@ def test_gradients_of_gradients():
     for reference in expected:
         assert_same(fn(x), np.asarray(reference(0.6)), factor=10)
         fn = derivative(fn)
+
+
+def test_a_tape_knows_what_backward_passes_left_on_it():
+    x = f64(2.0)
+    with Tape() as outer:
+        outer.watch(x)
+        with Tape() as inner:
+            key = inner.watch(x)
+            y = x * x
+        (dx,) = inner.backward([y], [ops.ones_like(y)], [key])
+        dx * x
+    n = len(outer.entries)
+    assert outer.walks == [range(1, n - 1)] and inner.walks == []
+    operations = draw_tape(outer).dot.split("subgraph")[1]
+    assert operations.count(LOOKS["backward"]["fillcolor"]) == n - 2
 
 
 def test_inner_tape_sees_outer_variables():

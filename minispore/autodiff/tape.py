@@ -63,11 +63,13 @@ class Entry:
 class Tape:
     """Records what happens to the values it watches, inside a ``with`` block.
 
-    `entries` are the calls so far, in order; ``print(tape)`` shows them.
+    `entries` are the calls so far, in order; ``print(tape)`` shows them.  `walks` are the stretches
+    of them that were recorded while another tape went backward, as ranges of indices.
     """
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self.walks: list[range] = []
         self._live: set[int] = set()  # watched values and float values computed from them
         self._guarded: tuple[Tensor, ...] = ()
         self._outside: list[Tape] = []
@@ -147,9 +149,13 @@ class Tape:
         for output, cotangent in zip(outputs, cotangents, strict=True):
             _accumulate(found, output, cotangent)
         wanted = set(wrt)
-        with _recording([tape for tape in tapes.active if tape is not self]):
+        around = [tape for tape in tapes.active if tape is not self]
+        before = [len(tape.entries) for tape in around]
+        with _recording(around):
             for entry in reversed(self.entries):
                 self._backward_through(entry, found, wanted)
+        for tape, start in zip(around, before, strict=True):
+            tape.walks.append(range(start, len(tape.entries)))
         return [found.get(key) for key in wrt]
 
     def _backward_through(self, entry: Entry, found: dict[int, Tensor], wanted: set[int]) -> None:

@@ -23,9 +23,11 @@ from typing import Any
 from minispore.abstract import AbstractScalar, AbstractTuple
 from minispore.ir.difference import draw_difference
 from minispore.ir.node import (
+    NOWHERE,
     CNode,
     FuncGraph,
     Node,
+    Origin,
     ParameterNode,
     ValueNode,
     make_tuple,
@@ -73,6 +75,8 @@ def draw(
 
 # --------------------------------------------------------------------------------------- tapes
 
+BACKWARD = Origin(phase="backward")
+
 
 def draw_tape(
     tape: Any,
@@ -82,6 +86,8 @@ def draw_tape(
     legend: bool = False,
 ) -> Drawing:
     """A picture of what a tape of PyNative mode recorded, with the numbers of ``print(tape)``.
+
+    What it recorded while another tape went backward looks as backward does in other pictures.
 
     Args:
         tape: a Tape (autodiff/tape.py); what it watches are the inputs.
@@ -114,20 +120,21 @@ class _Recorded:
         self._inputs: list[ParameterNode] = []
         self._count = 0
         unread: dict[Node, None] = {}
-        for entry in tape.entries[:upto]:
-            for node in self._enter(entry):
+        for i, entry in enumerate(tape.entries[:upto]):
+            goes_back = any(i in walk for walk in tape.walks)
+            for node in self._enter(entry, BACKWARD if goes_back else NOWHERE):
                 unread[node] = None
             for operand in self.operations[-1].inputs:
                 unread.pop(operand, None)
         self.graph = FuncGraph("tape", self._inputs, make_tuple(unread))
 
-    def _enter(self, entry: Any) -> list[Node]:
+    def _enter(self, entry: Any, origin: Origin) -> list[Node]:
         """Add the node of an entry; returns the nodes of its outputs."""
         inputs = [self._operand(value) for value in entry.inputs]
         types = [value._abstract for value in entry.outputs]
         is_tuple = isinstance(entry.out, tuple)
         abstract = AbstractTuple(tuple(types)) if is_tuple else types[0]
-        node = CNode(_as_primitive(entry.rule), inputs, abstract)
+        node = CNode(_as_primitive(entry.rule), inputs, abstract, origin)
         items: list[Node] = [node]
         if is_tuple:
             items = [tuple_item(node, i) for i in range(len(types))]
