@@ -1,6 +1,7 @@
 """Drawings: what the DOT text says.  Only one test needs the program that lays graphs out."""
 
 import os
+import random
 import re
 import subprocess
 import sys
@@ -724,6 +725,53 @@ def test_drawings_are_deterministic_and_know_no_folders():
     assert first.dot == second.dot
     assert os.path.dirname(__file__) not in first.dot
     assert "basic.py" in first.dot  # in tooltips
+
+
+def random_graph(rng: random.Random, pool: list[FuncGraph], depth: int = 0) -> FuncGraph:
+    """A graph of calls, arms, loops and shared sub-graphs, in random scopes and phases."""
+    inputs = parameters(BOOL, tensor(2), tensor(2))
+    values: list[Node] = inputs[1:]
+    for _ in range(rng.randrange(1, 8)):
+        a, b = rng.choice(values), rng.choice(values)
+        phase = rng.choice(["forward", "backward", "update"])
+        origin = Origin(scope=rng.choice(["", "A", "A/b", "A/b/c", "C"]), phase=phase)
+        kind = rng.random() if depth < 3 else 0.0
+        if kind < 0.5:
+            values.append(CNode(REGISTRY["Add"].bound(), [a, b], tensor(2), origin))
+            continue
+        if not pool or kind < 0.8:
+            pool.append(random_graph(rng, pool, depth + 1))
+        callee: FuncGraph | Switch = rng.choice(pool)
+        operands = [inputs[0], a, b]
+        if kind > 0.65:
+            callee = Switch((rng.choice(pool), rng.choice(pool)))
+            operands.insert(0, inputs[0])
+        values.append(CNode(callee, operands, tensor(2), origin))
+    name, scope_kind = rng.choice("fgh"), rng.choice(["function", "cell", "arm"])
+    return FuncGraph(name, inputs, values[-1], scope_kind=scope_kind)
+
+
+def test_any_graph_can_be_drawn():
+    previous = power_loop()
+    for seed in range(60):
+        graph = random_graph(random.Random(seed), [])
+        for options in ({}, {"collapse": True}, {"limit": 5, "legend": True}, {"collapse": False}):
+            read(draw(graph, **options))
+        read(draw_difference(previous, graph))
+        read(draw_difference(previous, graph, side_by_side=True, limit=5))
+        found = correspond(previous, graph)
+        assert len(set(found.values())) == len(found)
+        previous = graph
+
+
+def test_depth_is_no_problem():
+    graph = graph_of(ops.exp, tensor(2), name="leaf")
+    for i in range(1100):
+        (x,) = parameters(tensor(2))
+        call = CNode(graph, [apply_node("Sin", x)], tensor(2))
+        graph = FuncGraph(f"f{i}", [x], call, scope_kind="cell")
+    assert closed_nodes(read(draw(graph))) > 1000
+    assert len(read(draw(graph, collapse=False)).operations()) == 1101
 
 
 # ----------------------------------------------------------------------------------- rendering

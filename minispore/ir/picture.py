@@ -36,7 +36,8 @@ LOOKS: dict[str, Attributes] = {
     "point": {"shape": "point", "width": "0.05", "height": "0.05"},
     "closed": {"shape": "box3d", "style": "filled", "peripheries": "1", "penwidth": "1.3",
                "margin": "0.13,0.09"},
-    "switch": {"shape": "diamond", "style": "filled", "margin": "0.0,0.0", "height": "0.6"},
+    "switch": {"shape": "diamond", "style": "filled", "margin": "0.0,0.0", "height": "0.65",
+               "width": "1.7"},
     "while": {"shape": "hexagon", "style": "filled", "margin": "0.03,0.05"},
     "grad": {"shape": "octagon", "style": "filled", "margin": "0.06,0.05"},
     "call": {"shape": "component"},
@@ -124,11 +125,13 @@ class Box:
 
     def items(self) -> Iterator[Item]:
         """The items in this box, and in the boxes in it."""
-        for thing in self.content:
+        waiting: list[Box | Item] = [self]
+        while waiting:
+            thing = waiting.pop()
             if isinstance(thing, Item):
                 yield thing
             else:
-                yield from thing.items()
+                waiting.extend(reversed(thing.content))
 
 
 @dataclass(eq=False)
@@ -145,11 +148,9 @@ class Picture:
     def dot(self) -> str:
         """The DOT text: the same picture has the same text."""
         numbers: dict[Box, int] = {}
-        out = [_HEAD]
-        for thing in self.content:
-            out += _write(thing, "  ", numbers)
-        out += [_write_edge(e, numbers) for e in self.edges]
-        return "\n".join([*out, "}", ""])
+        boxes = list(_write(self.content, numbers))
+        edges = [_write_edge(e, numbers) for e in self.edges]
+        return "\n".join([_HEAD, *boxes, *edges, "}", ""])
 
 
 def lines(*texts: str) -> str:
@@ -178,18 +179,23 @@ def quoted(text: str) -> str:
     return f'"{text}"'
 
 
-def _write(thing: Box | Item, indent: str, numbers: dict[Box, int]) -> Iterator[str]:
-    if isinstance(thing, Item):
-        yield f"{indent}{quoted(thing.id)} [label=<{thing.label}>{_looks(thing, LOOKS)}];"
-        return
-    if next(thing.items(), None) is None:
-        return
-    numbers[thing] = len(numbers)
-    yield f"{indent}subgraph cluster_{numbers[thing]} {{"
-    yield f"{indent}  label={quoted(thing.title)}{_list(BOXES[thing.look], ';')};"
-    for inner in thing.content:
-        yield from _write(inner, indent + "  ", numbers)
-    yield indent + "}"
+def _write(content: list[Box | Item], numbers: dict[Box, int]) -> Iterator[str]:
+    """The lines of boxes and items; `numbers` learns the numbers of the clusters."""
+    open_boxes = [iter(content)]
+    while open_boxes:
+        indent = "  " * len(open_boxes)
+        thing = next(open_boxes[-1], None)
+        if thing is None:
+            open_boxes.pop()
+            if open_boxes:
+                yield indent[2:] + "}"
+        elif isinstance(thing, Item):
+            yield f"{indent}{quoted(thing.id)} [label=<{thing.label}>{_looks(thing, LOOKS)}];"
+        elif next(thing.items(), None) is not None:
+            numbers[thing] = len(numbers)
+            yield f"{indent}subgraph cluster_{numbers[thing]} {{"
+            yield f"{indent}  label={quoted(thing.title)}{_list(BOXES[thing.look], ';')};"
+            open_boxes.append(iter(thing.content))
 
 
 def _write_edge(edge: Edge, numbers: dict[Box, int]) -> str:

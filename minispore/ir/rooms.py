@@ -49,10 +49,12 @@ class Room:
         return (thing for thing in self.content if isinstance(thing, Room))
 
     def operations(self) -> Iterator[CNode]:
-        """All operations in it and in the rooms inside."""
-        for thing in self.content:
+        """All operations in it and in the rooms inside (which may be nested deeply)."""
+        waiting: list[Room | CNode] = [self]
+        while waiting:
+            thing = waiting.pop()
             if isinstance(thing, Room):
-                yield from thing.operations()
+                waiting.extend(reversed(thing.content))
             else:
                 yield thing
 
@@ -132,13 +134,15 @@ class Plan:
 
     def first_operation(self, graph: FuncGraph) -> CNode | None:
         """What a graph computes first, as it is drawn."""
-        for node in graph.nodes():
-            if self.is_expanded(node):
-                assert isinstance(node, CNode) and isinstance(node.callee, FuncGraph)
-                node = self.first_operation(node.callee) or node
-            if node in self.home and not self.is_expanded(node) and not is_tuple_plumbing(node):
-                if isinstance(node, CNode):
-                    return node
+        waiting = [graph]
+        while waiting:
+            for node in waiting.pop().nodes():
+                if isinstance(node, CNode) and not is_tuple_plumbing(node):
+                    if not self.is_expanded(node):
+                        return node
+                    assert isinstance(node.callee, FuncGraph)
+                    waiting.append(node.callee)
+                    break
         return None
 
     def rooms(self) -> list[Room]:

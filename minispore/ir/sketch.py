@@ -74,8 +74,7 @@ class Sketch:
         self.closed: set[Item] = set()
         self.inputs: dict[Item, ParameterNode] = {}
         self.returned: list[tuple[Item, list[Node]]] = []
-        for room in plan.roots:
-            self._place(room, None)
+        self._place_all()
         for room in list(self.boxes):
             if returns and not room.path and room.graph not in plan.expanded:
                 self._place_returns(room)
@@ -101,7 +100,22 @@ class Sketch:
 
     # -------------------------------------------------------------------------------- placing
 
-    def _place(self, room: Room, parent: Box | None) -> None:
+    def _place_all(self) -> None:
+        """Put everything into its box."""
+        waiting = [(room, self._place(room, self.picture)) for room in self.plan.roots]
+        while waiting:
+            room, box = waiting.pop()
+            if not isinstance(box, Box):
+                continue
+            for inner in room.content:
+                if isinstance(inner, Room):
+                    waiting.append((inner, self._place(inner, box)))
+                else:
+                    self.shown(inner)
+                    self._place_result(inner, box)
+
+    def _place(self, room: Room, around: Box | Picture) -> Box | Item:
+        """A box for an open room, an item for a closed one."""
         thing: Box | Item
         if not room.is_open:
             thing = self.items[room] = self._closed_item(room)
@@ -109,14 +123,8 @@ class Sketch:
         else:
             look = "entry" if room is self.plan.roots[0] else room.phase or "graph"
             thing = self.boxes[room] = Box(room.title, look)
-        (self.picture if parent is None else parent).add(thing)
-        if isinstance(thing, Box):
-            for inner in room.content:
-                if isinstance(inner, Room):
-                    self._place(inner, thing)
-                else:
-                    self.shown(inner)
-                    self._place_result(inner, thing)
+        around.add(thing)
+        return thing
 
     def _place_result(self, node: CNode, box: Box) -> None:
         """A circle where the arms of a Switch meet, or a loop is left."""
