@@ -130,7 +130,10 @@ class Outside:
     def attribute(self, obj: Any, name: str, value: Any) -> Any:
         """What the program sees of ``obj.name``, whose real value is `value`."""
         code, fresh, text = self.source(obj)
-        return self.capture(value, f"{code}.{name}", fresh, f"{text}.{name}")
+        holder = obj.__name__ if isinstance(obj, types.ModuleType) else None
+        holder = obj.__module__ if isinstance(obj, type) else holder
+        fixed = is_trusted(holder) or name not in getattr(obj, "__dict__", ())
+        return self.capture(value, f"{code}.{name}", fresh, f"{text}.{name}", fixed)
 
     def global_name(self, fn: types.FunctionType, name: str) -> Any:
         """What the program sees of a global of `fn`."""
@@ -150,16 +153,19 @@ class Outside:
         cell = fn.__closure__[index]  # type: ignore[index]
         return self.capture(value, f"{self.constant(cell)}.cell_contents", False, name)
 
-    def capture(self, real: Any, code: str, fresh: bool, text: str) -> Any:
-        """What the program sees of a value found at `code`; adds its guard or input once."""
+    def capture(self, real: Any, code: str, fresh: bool, text: str, fixed: bool = False) -> Any:
+        """What the program sees of a value found at `code`; adds its guard or input once.
+
+        Where the name is `fixed`, functions and classes of the package need no guard.
+        """
         if code in self._memo:
             return self._memo[code]
-        seen = self._capture(real, code, fresh, text)
+        seen = self._capture(real, code, fresh, text, fixed)
         self._memo[code] = seen
         self._keep.append(real)
         return seen
 
-    def _capture(self, real: Any, code: str, fresh: bool, text: str) -> Any:
+    def _capture(self, real: Any, code: str, fresh: bool, text: str, fixed: bool) -> Any:
         if isinstance(real, Tensor):
             return self._tensor(real, self._variable(code, fresh), fresh, text)
         if isinstance(real, _PLAIN):
@@ -174,8 +180,10 @@ class Outside:
             var = self._variable(code, fresh)
             self._guard(f"type({var}) is {self.constant(type(real))}", fresh, text)
             self._sources.setdefault(id(real), (var, True, text))
-        elif not is_trusted(getattr(real, "__module__", None)) or not isinstance(
-            real, (type, types.FunctionType)
+        elif not (
+            fixed
+            and is_trusted(getattr(real, "__module__", None))
+            and isinstance(real, (type, types.FunctionType))
         ):
             self._guard(f"{code} is {self.constant(real)}", fresh, text)
             self._sources.setdefault(id(real), (self.constant(real), False, text))
