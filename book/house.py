@@ -29,7 +29,7 @@ ROOMS = {
     "nn": ("nn",),
     "dataset": ("dataset",),
     "train": ("train",),
-    "door": ("", "aliases", "cli", "commands", "draw_command", "__main__"),
+    "door": ("", "aliases", "cli", "book_command", "draw_command", "__main__"),
 }  # fmt: skip
 
 

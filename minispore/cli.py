@@ -1,4 +1,4 @@
-"""The program ``minispore``: train the main example, run a graph from its text.
+"""The program ``minispore``: train the main example, run and draw graphs, open the book.
 
 A mistake is told in one sentence.  Exit codes: 0; 2 for a wrong option, value or file; 130 for
 Ctrl-C.
@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from minispore import __version__
+from minispore import __version__, book_command
 from minispore.abstract import Abstract, AbstractScalar, AbstractTensor
 from minispore.autodiff.transform import expand_grad
 from minispore.dataset import DataError
@@ -43,7 +43,11 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with `arguments` (default: the process's own); returns the exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options, more = parser.parse_known_args(arguments)
+    if more and not hasattr(options, "more"):
+        parser.error(f"unrecognized arguments: {' '.join(more)}")
+    options.more = more
     try:
         code = options.command(options)
         sys.stdout.flush()
@@ -63,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_train(commands)
     _add_run(commands)
     _add_draw(commands)
+    book_command.add_to(commands)
     return parser
 
 

@@ -33,7 +33,7 @@ LAYERS = (
     ("aliases",),
 )  # fmt: skip
 # The public names of the package, and the program: they see everything.
-TOP = ("", "cli", "commands", "draw_command", "__main__")
+TOP = ("", "cli", "book_command", "draw_command", "__main__")
 
 
 def layer_of(module: str) -> int:
