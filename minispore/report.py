@@ -264,7 +264,7 @@ _STYLE = (
     "<style>.minispore-report{font-family:system-ui,sans-serif}"
     ".minispore-report details{margin:.3em 0 .3em .6em}"
     ".minispore-report summary{cursor:pointer}"
-    ".minispore-report pre{overflow-x:auto;font-size:85%}</style>"
+    ".minispore-report pre{overflow-x:auto;font-family:monospace;font-size:85%}</style>"
 )
 
 
