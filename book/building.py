@@ -52,7 +52,6 @@ class SearchEnglishAndChinese(SearchEnglish):
     """
 
     lang = "en"
-    language_name = "English and Chinese"
     js_splitter_code = """
 function splitQuery(query) {
   const parts = query.match(/[\\u4e00-\\u9fff]+|(?:(?![\\u4e00-\\u9fff])[\\p{L}\\p{N}_])+/gu) || [];

@@ -103,7 +103,8 @@ def dot() -> str:
     ]
     for room in rooms:
         size = f"{sizes()[room][0]:,} lines"
-        lines.append(f'  "{room}" [label=<<b>{room}</b><br/><font point-size="10">{size}</font>>]')
+        label = f'<b>{room}</b><br/><font point-size="10">{size}</font>'
+        lines.append(f'  "{room}" [label=<{label}>, URL="#{room.lower()}"]')
     for level in sorted({floor(room) for room in rooms}):
         same = "; ".join(f'"{room}"' for room in rooms if floor(room) == level)
         lines.append(f"  {{ rank=same; {same} }}")
