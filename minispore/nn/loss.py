@@ -69,7 +69,7 @@ class CrossEntropyLoss(LossBase):
         reduction: "mean" (weighted), "sum" or "none".
         label_smoothing: how much of each label's probability all classes share, 0.0 to 1.0.
 
-    Inputs: logits (N, C, ...) or (C,); labels: Int32 classes (N, ...), or floats like the logits.
+    Inputs: logits (N, C, ...) or (C,); labels: integer classes (N, ...), or floats like the logits.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class NLLLoss(LossBase):
         ignore_index: a label that does not count.
         reduction: "mean" (weighted), "sum" or "none".
 
-    Inputs: log probabilities (N, C, ...) or (C,); labels: Int32 classes (N, ...).
+    Inputs: log probabilities (N, C, ...) or (C,); labels: integer classes (N, ...).
     """
 
     def __init__(self, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"):

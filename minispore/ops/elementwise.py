@@ -104,7 +104,7 @@ def row(
     body = {
         "arity": arity, "takes": takes, "numpy": staticmethod(numpy), "expr": expr,
         "gradient": gradient and staticmethod(gradient), "gives_bool": gives_bool,
-        "__doc__": f"Element by element: ``{expr}``.", "__module__": __name__,
+        "__doc__": f"Element by element: ``{expr.format('x', 'y')}``.", "__module__": __name__,
     }  # fmt: skip
     return type(name, (Elementwise,), body)
 

@@ -360,7 +360,7 @@ def cross_entropy(
         label_smoothing: this share of each label is spread over all classes.
 
     ValueError for other shapes or options; IndexError when the program runs for a class number
-    outside [0, c).  MindSpore: ``ops.cross_entropy`` (on CPU it refuses Int64 targets).
+    outside [0, c).  MindSpore: ``ops.cross_entropy``.
     """
     (x,) = _floats("cross_entropy", input)
     axis = 0 if len(x.shape) == 1 else 1
