@@ -134,10 +134,14 @@ def names_of(module: str) -> tuple[list[str], list[str], list[tuple[str, str]]]:
 # ---------------------------------------------------------------------------------- docstrings
 
 
+COLON = "\ufdd0"  # in place of a colon; no text has this character
+
+
 def plain_text(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Docstrings are plain text: an indented block is code, and ``|x|`` or ``*x`` mean themselves.
 
-    So code gets the ``::`` that reStructuredText wants before it, and signs get a backslash.
+    So code gets the ``::`` that reStructuredText wants before it, and signs get a backslash.  In a
+    property's text what stands before a colon would be taken for its type.
     """
     out: list[str] = []
     deepest, in_code = 0, False  # how far the text before is indented
@@ -152,7 +156,16 @@ def plain_text(app: Any, what: str, name: str, obj: Any, options: Any, lines: li
                 deepest, in_code = max(indents), False
                 part = _escaped("\n".join(part)).split("\n")
         out += part
+    if what in ("property", "attribute"):
+        out = [line.replace(":", COLON) for line in out]
     lines[:] = out
+
+
+def restore_colons(
+    app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """Undo what ``plain_text`` hid, after napoleon has read the text."""
+    lines[:] = [line.replace(COLON, ":") for line in lines]
 
 
 def _escaped(text: str) -> str:
@@ -177,5 +190,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("house-map", HouseMap)
     app.add_directive("public", Public)
     app.connect("autodoc-process-docstring", plain_text, priority=400)  # napoleon has 500
+    app.connect("autodoc-process-docstring", restore_colons, priority=600)
     app.connect("object-description-transform", shorten_names)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
