@@ -37,9 +37,10 @@ def copy_notebooks(source: Path, target: Path) -> None:
             shutil.copyfile(path, copy)
 
 
-def room_sizes() -> dict[str, str]:
-    """What ``{{ ops }}`` and its like are replaced by: the size of the room in words."""
-    return {room: house.described(room) for room in house.ROOMS}
+def fill_in_sizes(app: Sphinx, page: str, source: list[str]) -> None:
+    """Replace ``{{ ops }}`` and its like, on the page of the house, by the size of the room."""
+    if page == "house":
+        source[0] = re.sub(r"\{\{ (\w+) \}\}", lambda m: house.described(m[1]), source[0])
 
 
 # ------------------------------------------------------------------------------------- search
@@ -189,6 +190,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("chapters", Chapters)
     app.add_directive("house-map", HouseMap)
     app.add_directive("public", Public)
+    app.connect("source-read", fill_in_sizes)
     app.connect("autodoc-process-docstring", plain_text, priority=400)  # napoleon has 500
     app.connect("autodoc-process-docstring", restore_colons, priority=600)
     app.connect("object-description-transform", shorten_names)

@@ -29,8 +29,7 @@ nb_execution_mode = "off"
 nb_merge_streams = True
 
 # Pages.
-myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath", "substitution"]
-myst_substitutions = building.room_sizes()
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 # Reference.
