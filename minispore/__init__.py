@@ -38,7 +38,8 @@ __all__ = [
     "float16", "float32", "float64", "bfloat16", "int_", "float_", "half", "single", "double",
     "dtype_to_nptype", "pytype_to_dtype",
     "set_seed", "get_seed",
-    "jit", "explain", "Report", "grad", "value_and_grad", "get_grad", "vjp", "jvp", "jacfwd", "jacrev",
+    "jit", "explain", "Report",
+    "grad", "value_and_grad", "get_grad", "vjp", "jvp", "jacfwd", "jacrev",
     "nn", "ops", "train",
     "save_checkpoint", "load_checkpoint", "load_param_into_net",
 ]  # fmt: skip

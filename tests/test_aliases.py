@@ -68,9 +68,8 @@ def test_import_statements(statement):
 
 def test_the_names_are_the_same_objects():
     from minispore.common.tensor import Tensor as same_tensor
-    from minispore.ops._grad.grad_base import bprop_getters
-
     from minispore.ops import functional, operations
+    from minispore.ops._grad.grad_base import bprop_getters
     from minispore.primitive import bprop_getters as registry
 
     assert same_tensor is ms.Tensor
