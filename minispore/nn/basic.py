@@ -48,8 +48,8 @@ class Dense(Cell):
         dtype: DType = float32,
     ):
         super().__init__()
-        self.in_channels = _size("in_channels", in_channels)
-        self.out_channels = _size("out_channels", out_channels)
+        self.in_channels = check_size("Dense", "in_channels", in_channels)
+        self.out_channels = check_size("Dense", "out_channels", out_channels)
         if not isinstance(has_bias, bool):
             raise TypeError(f"has_bias of Dense must be a bool, not {type(has_bias).__name__}")
         self.has_bias = has_bias
@@ -93,11 +93,12 @@ class Dense(Cell):
         return text
 
 
-def _size(name: str, value: Any) -> int:
+def check_size(layer: str, name: str, value: Any) -> int:
+    """A size that a layer is given: a positive int."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} of Dense must be an int, not {type(value).__name__}")
+        raise TypeError(f"{name} of {layer} must be an int, not {type(value).__name__}")
     if value <= 0:
-        raise ValueError(f"{name} of Dense must be positive, not {value}")
+        raise ValueError(f"{name} of {layer} must be positive, not {value}")
     return value
 
 
