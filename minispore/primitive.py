@@ -95,6 +95,10 @@ class Primitive:
     def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
         raise TypeError(f"{self.name} has no gradient; use ops.stop_gradient on its input")
 
+    def can_fail(self, *args: Any) -> bool:
+        """True if ``eval`` may raise on some values of these arguments, and no Check says so."""
+        return False
+
     def __call__(self, *args: Any) -> Any:
         return apply(self, *args)
 

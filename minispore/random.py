@@ -11,7 +11,8 @@ seed is ``philox([b, n], seed)``, whoever computes it, in whatever order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -49,6 +50,16 @@ def get_seed() -> int | None:
 def generator() -> np.random.Generator:
     """The generator from which initial values are drawn."""
     return _generator
+
+
+@contextmanager
+def kept_as_it_is() -> Iterator[None]:
+    """What is drawn in a ``with`` block will be drawn again after it."""
+    state = _generator.bit_generator.state
+    try:
+        yield
+    finally:
+        _generator.bit_generator.state = state
 
 
 def on_set_seed(listener: Callable[[int], None]) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from minispore.compile import Compiled, JitFunction, Stage, after_compiling
+from minispore.compile import JitFunction, after_compiling
 from minispore.context import get_context
 from minispore.frontend.desugar import source_of
 from minispore.frontend.source import code_of
@@ -27,6 +27,7 @@ from minispore.ir.node import FuncGraph
 from minispore.ir.render import Drawing
 from minispore.ir.text import to_text
 from minispore.passes import default_pipeline
+from minispore.program import Compiled, Stage
 
 _DESCRIPTIONS = {
     "evaluate": "the source, evaluated: one node per operation, one graph per function",

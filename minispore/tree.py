@@ -10,6 +10,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
@@ -38,7 +40,7 @@ class Container:
 
     kind: type
     items: tuple[Structure, ...]
-    keys: tuple = ()
+    keys: tuple[Constant, ...] = ()
 
 
 Structure = Leaf | Constant | Container
@@ -92,9 +94,27 @@ class Text:
 
 def constant(value: Any) -> Constant:
     """A Constant that tells 1, 1.0 and True (and 0.0 and -0.0) apart."""
-    if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
-        return Constant(value, (type(value), repr(value)))
-    return Constant(value, (type(value), id(value)))
+    return Constant(value, constant_key(value))
+
+
+def constant_key(value: Any) -> Hashable:
+    """What makes constants equal: type and value, to the bit; else the identity of the object."""
+    kind = type(value)
+    if kind in (str, bytes, int, bool, type(None)):
+        return kind, value
+    if isinstance(value, np.generic):
+        return kind, value.tobytes()
+    if isinstance(value, (bool, int, float, complex, str, bytes)):
+        return kind, repr(value)
+    if kind in (tuple, list):
+        return kind, tuple(map(constant_key, value))
+    if kind in (set, frozenset):
+        return kind, frozenset(map(constant_key, value))
+    if kind in (slice, range):
+        return kind, tuple(map(constant_key, (value.start, value.stop, value.step)))
+    if kind is np.ndarray:
+        return kind, value.dtype.str, value.shape, value.tobytes()
+    return kind, id(value)
 
 
 def flatten(value: Any, is_leaf: Callable[[Any], bool]) -> tuple[list[Any], Structure]:
@@ -115,7 +135,7 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool]) -> tuple[list[Any], Stru
             parts = (constant(v.name), walk(v.text), walk(v.args), walk(v.kwargs))
             return Container(Method, parts)
         if type(v) is dict:
-            return Container(dict, tuple(walk(item) for item in v.values()), tuple(v))
+            return Container(dict, tuple(map(walk, v.values())), tuple(map(constant, v)))
         return constant(v)
 
     structure = walk(value)
@@ -130,7 +150,7 @@ def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
         return structure.value
     items = [unflatten(item, leaves) for item in structure.items]
     if structure.kind is dict:
-        return dict(zip(structure.keys, items, strict=True))
+        return dict(zip((k.value for k in structure.keys), items, strict=True))
     if structure.kind is Text:
         return "".join(map(str, items))
     if structure.kind in (Formatted, Method) or hasattr(structure.kind, "_fields"):

@@ -96,13 +96,18 @@ def agree(
 
 
 def _check_stages(jitted: JitFunction, args: tuple, expected: Outcome, factor: float) -> None:
-    compiled, inputs = jitted._find(args, {})
+    compiled, inputs = jitted.find(args, {})
     arrays = [t.asnumpy().copy() for t in inputs]
     for name, graph in compiled.stages.items():
         verify(graph)
 
         def run(graph: Any = graph) -> Any:
-            values = interpret(graph, list(arrays))[: len(compiled.cells)]
+            values = interpret(graph, list(arrays))
+            after = list(arrays)
+            for number, place in compiled.writes:
+                if not compiled.targets[number].name:
+                    after[compiled.targets[number].cell] = values[~place]
+            values = [after[p] if p >= 0 else values[~p] for p in compiled.places]
             leaves = [ms.Tensor(v) if isinstance(v, np.ndarray) else v for v in values]
             return unflatten(compiled.structure, leaves)
 

@@ -590,5 +590,5 @@ SCALARS["ScalarCast"] = [
 # Tuples, stacks and the passage between numbers and Tensors: tests of their own in test_ops.py.
 STRUCTURAL = {
     "MakeTuple", "TupleGetItem", "Push", "Pop", "ScalarToTensor", "TensorToScalar", "Print",
-    "Check",
+    "Check", "Attempt",
 }

@@ -26,7 +26,7 @@ LAYERS = (
     ("autodiff.transform", "autodiff.sweep", "autodiff.loops", "autodiff.nodes"),
     ("frontend",),
     ("engine",),
-    ("compile", "autodiff.api"),
+    ("program", "compile", "autodiff.api"),
     ("report",),
     ("nn", "dataset", "parallel"),
     ("train",),

@@ -7,12 +7,17 @@ Only what needs a rule of its own stands here: numbers and truth known at run ti
 from __future__ import annotations
 
 import builtins
+import decimal
+import fractions
 import operator
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from minispore.frontend import exits, text
+from minispore.frontend.attributes import set_plainly
 from minispore.frontend.control import choose, each_text, for_each, pick, truth
 from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.exits import Raised, is_symbolic
@@ -328,14 +333,14 @@ def _hasattr(ev: Evaluator, obj: Any, name: str) -> Any:
 
 
 def _has(ev: Evaluator, obj: Any, name: str) -> bool:
-    """Whether an attribute exists; its absence is a guard too."""
-    if hasattr(obj, name) or ("attribute", id(obj), name) in ev.world.slots:
+    """Whether an attribute exists, which is guarded."""
+    if ("attribute", id(obj), name) in ev.world.slots:
         return True
+    found = hasattr(obj, name)
     if id(obj) not in ev.births and not isinstance(obj, (Tensor, type)):
         code, fresh, text = ev.outside.source(obj)
-        if not fresh:
-            ev.outside.require(f"not hasattr({code}, {name!r})", f"{text} has no {name}")
-    return False
+        ev.outside.require(f"hasattr({code}, {name!r}) is {found}", f"{text}.{name}", fresh)
+    return found
 
 
 @_builtin(setattr)
@@ -400,6 +405,9 @@ _WRITES = frozenset(
 )  # fmt: skip
 
 
+# Types written in C whose methods may run while compiling: they change nothing but their object.
+_KNOWN = (str, bytes, int, float, complex, tuple, frozenset, range, slice, type, np.ndarray,
+          np.generic, np.dtype, fractions.Fraction, decimal.Decimal)  # fmt: skip
 _KEEPS = frozenset({"append", "insert", "extend", "setdefault", "update", "__setitem__"})
 
 
@@ -423,11 +431,19 @@ def call_container_method(ev: Evaluator, method: Any, args: list[Any], kwargs: d
             return text.method_of_text(obj, name, *args, **kwargs)
     if isinstance(obj, (list, dict, set)):
         out = _call_journaled(ev, obj, method, args, kwargs)
-    elif name in ("__setattr__", "__delattr__"):
+    elif name == "__setattr__":
+        set_plainly(ev, obj, *args)
+        out = None
+    elif name == "__delattr__":
         ev.touch_new(obj)
         out = method(*args, **kwargs)
-    else:
+    elif isinstance(obj, _KNOWN) or name.startswith("__"):
         out = method(*args, **kwargs)
+    else:
+        raise UnsupportedError(
+            f"'{type(obj).__name__}.{name}' has no Python source and may have hidden state, so it "
+            "cannot be part of a compiled graph: call it outside and pass its result in"
+        )
     return ev.born(out) if isinstance(out, (list, dict, set)) else ev.readable(out, f"{name}()")
 
 

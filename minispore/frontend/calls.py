@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, MutableMapping, MutableSequence,
 from typing import TYPE_CHECKING, Any
 
 from minispore.autodiff.tape import refuse_containers
+from minispore.context import get_context
 from minispore.frontend import control, exits, fence
 from minispore.frontend.builtins import BUILTINS, call_container_method
 from minispore.frontend.capture import is_trusted
@@ -25,6 +26,7 @@ from minispore.frontend.exits import RAISE, RETURN, Peel, Raised, Unreachable, i
 from minispore.frontend.heap import CallNode, Choice, Closure, CustomGradient, Env, Frame, Region
 from minispore.frontend.source import Code, code_of
 from minispore.ir.node import Node, ParameterNode
+from minispore.parameter import Parameter
 from minispore.primitive import Primitive
 from minispore.symbolic import Scalar, wrap
 from minispore.tensor import Tensor
@@ -45,6 +47,11 @@ _PURE = frozenset(
 _MOVES = frozenset("collections itertools functools _functools".split())
 # Mutable types whose changes are journaled.
 _UNDONE = (list, dict, set, collections.OrderedDict, collections.defaultdict)
+
+# Modules of this package whose functions act on the program: they must not run while compiling.
+_HOST = frozenset(
+    f"minispore.{m}" for m in ("context", "random", "initializer", "report", "cli", "dataset.mnist")
+)
 
 # Handlers for callables of upper rooms, by class: (evaluator, callable, args, kwargs) -> result.
 SPECIAL: list[tuple[type, Callable]] = []
@@ -71,7 +78,12 @@ def call(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) 
 
 
 def _call_partial(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return call(ev, function.func, [*function.args, *args], {**function.keywords, **kwargs})
+    keywords = function.keywords
+    if id(function) not in ev.births:
+        first = ev.homed(ev.outside.attribute(function, "args", function.args))
+        keywords = ev.homed(ev.outside.attribute(function, "keywords", keywords))
+        return call(ev, function.func, [*first, *args], {**keywords, **kwargs})
+    return call(ev, function.func, [*function.args, *args], {**keywords, **kwargs})
 
 
 def _call_method(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -117,6 +129,8 @@ def native(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]
     for value in [*args, *kwargs.values()]:
         _refuse_deep(value)
     module = getattr(function, "__module__", None) or type(function).__module__
+    if module in _HOST:
+        return _host(ev, function, args, kwargs)
     if is_trusted(module):
         out = function(*args, **kwargs)
         is_value = isinstance(out, (Tensor, type, types.FunctionType, str, int, float, type(None)))
@@ -134,6 +148,17 @@ def native(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]
         )
     evaluated = [functools.partial(_invoke, ev, a) if _has_source(a) else a for a in args]
     return _made_here(ev, function(*evaluated, **kwargs))
+
+
+def _host(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """A function of the package that acts on the program, not on Tensors."""
+    if function is get_context:
+        code = f"{ev.outside.constant(function)}({args[0]!r})"
+        return ev.outside.capture(function(*args, **kwargs), code, False, f"context {args[0]!r}")
+    raise UnsupportedError(
+        f"'{function.__name__}' acts on the program, not on Tensors, and would do so only while "
+        "compiling: call it outside the compiled function"
+    )
 
 
 def _refuse_deep(value: Any) -> None:
@@ -247,7 +272,10 @@ def activate(
 
 def _body(ev: Evaluator, code: Code) -> Any:
     if isinstance(code.node, ast.Lambda):
-        return ev.expression(code.node.body)
+        value = ev.expression(code.node.body)
+        ev.at(code.node.body)
+        ev.returned = ev.frame.where
+        return value
     exit = ev.block(code.node.body)
     if exit.may == {RAISE}:
         raise Unreachable
@@ -331,6 +359,11 @@ def instantiate(ev: Evaluator, cls: type, args: list[Any], kwargs: dict[str, Any
     if issubclass(cls, Primitive):
         return cls(*args, **kwargs)
     if issubclass(cls, Tensor):
+        if issubclass(cls, Parameter) or kwargs.get("init") is not None or len(args) > 3:
+            raise UnsupportedError(
+                "a Parameter, or a Tensor with an initializer, would be made only once, while "
+                "compiling: make it outside the compiled function"
+            )
         return native(ev, cls, args, kwargs)
     if hasattr(cls, "construct"):
         return _build_cell(ev, cls, args, kwargs)
@@ -349,6 +382,7 @@ def _make_object(ev: Evaluator, cls: Any, args: list[Any], kwargs: dict[str, Any
     if cls.__new__ is not object.__new__:
         raise UnsupportedError(f"objects of class '{cls.__name__}' cannot be made in a graph")
     obj = ev.born(object.__new__(cls))
+    ev.outside.special_methods(cls)
     if isinstance(init, types.FunctionType):
         call(ev, init, [obj, *args], kwargs)
     elif args or kwargs:
@@ -376,7 +410,7 @@ def _make_dataclass(ev: Evaluator, cls: Any, args: list[Any], kwargs: dict[str, 
 
 def _build_cell(ev: Evaluator, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A Cell made inside the compiled function: each call makes it anew, before the graph runs."""
-    if any(r.kind in ("arm", "loop") for r in ev.region.ancestors()):
+    if ev.is_conditional():
         raise UnsupportedError(
             f"a {cls.__name__} cannot be made where a Tensor decides whether or how often: "
             "make it before"
@@ -404,9 +438,11 @@ def _read_parameters(
 ) -> Any:
     """``cell.trainable_params()`` and the like: read again at each call, like an attribute."""
     code, fresh, text = ev.outside.source(args[0])
-    values = list(function(*args, **kwargs))
+    values = function(*args, **kwargs)
     rest = ", ".join([repr(v) for v in args[1:]] + [f"{k}={v!r}" for k, v in kwargs.items()])
-    path = f"list({code}.{function.__name__}({rest}))"
+    path = f"{code}.{function.__name__}({rest})"
+    if not isinstance(values, dict):  # an iterator
+        values, path = list(values), f"list({path})"
     return ev.homed(ev.outside.capture(values, path, fresh, f"{text}.{function.__name__}()"))
 
 
@@ -441,7 +477,7 @@ def call_cell(ev: Evaluator, cell: Any, args: list[Any], kwargs: dict[str, Any])
             changed = call(ev, hook, [cell, tuple(args)], {})
             if changed is not None:
                 args = list(changed) if isinstance(changed, tuple) else [changed]
-        if getattr(type(cell), "bprop", None) is not None:
+        if hasattr(cell, "bprop") and ev.get_attribute(cell, "bprop") is not None:
             out = _call_with_bprop(ev, cell, args, kwargs)
         else:
             out = _construct(ev, cell, args, kwargs)

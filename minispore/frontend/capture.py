@@ -1,51 +1,60 @@
-"""What a compiled graph reads of the Python world, and how a later call checks it.
+"""What a compiled graph reads of the Python world.
 
 Every value reached from outside (a global, a closure, an attribute, an item) is read through its
 path again at each call.  Tensors and Parameters are inputs of the graph; everything else is a
-constant under a guard.  All guards of one graph are one generated Python function:
-
-    def guard(A):                  # A: the Tensors among the arguments
-        v1 = G1['net']
-        if v1 is not K1: return None
-        ...
-        return [A[0], v7, v9]      # the Tensors to feed, in the order of the graph's parameters
-
-A list, dict or set of the Python world is represented by a copy, so that evaluating a program never
-touches the real one.
+constant under a guard (guards.py).  A list, dict, set or ndarray of the Python world is represented
+by a copy, so that evaluating a program never touches the real one.
 """
 
 from __future__ import annotations
 
-import struct
+import sys
 import types
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import OrderedDict, defaultdict
 from typing import Any
 
 import numpy as np
 
 from minispore.dtype import DType
+from minispore.frontend.errors import UnsupportedError
+from minispore.frontend.guards import Guard, Guards
 from minispore.ir.node import ParameterNode
 from minispore.parameter import Parameter
 from minispore.primitive import eager_handler, handled_by
 from minispore.tensor import Tensor
+from minispore.tree import constant_key
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), DType,
-          slice, range, np.dtype, np.generic)  # fmt: skip
+          slice, range, np.dtype, np.generic, frozenset)  # fmt: skip
+# What a class written in C uses to give access to its content.
+_IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType)
+
+# Of an object: the code that reaches it, whether it is fresh, a description.
+Source = tuple[str, bool, str]
 
 
 def same_constant(a: Any, b: Any) -> bool:
     """True if two plain constants are of one type and equal to the bit."""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, float):
-        return struct.pack("d", a) == struct.pack("d", b)
-    return a is b or bool(a == b)
+    return constant_key(a) == constant_key(b)
 
 
 def is_trusted(module: str | None) -> bool:
     """True for code of this package, which does not change while a program runs."""
     return module is not None and (module == "minispore" or module.startswith("minispore."))
+
+
+def is_stdlib(module: str) -> bool:
+    """True for Python's own modules."""
+    return module.split(".")[0] in sys.stdlib_module_names
+
+
+def is_opaque(value: Any) -> bool:
+    """True for a container or iterator written in C: nothing tells whether its content changes."""
+    kind = type(value)
+    if isinstance(value, (type, types.ModuleType)):
+        return False
+    names = ("__len__", "__iter__", "__next__", "__getitem__")
+    return any(isinstance(getattr(kind, name, None), _IN_C) for name in names)
 
 
 class Outside:
@@ -56,84 +65,50 @@ class Outside:
     """
 
     def __init__(self) -> None:
+        self.guards = Guards()
+        self.constant, self.require = self.guards.constant, self.guards.require
         self.tensors: list[Tensor] = []
         self.shadows: list[Tensor] = []
         self.params: list[ParameterNode] = []
-        self.names: list[str] = []
-        self._codes: list[str] = []
-        self._by_id: dict[int, int] = {}  # id of a real Tensor -> its number
-        self._sources: dict[int, tuple[str, bool, str]] = {}  # id -> (code, fresh, description)
-        self._memo: dict[str, Any] = {}
-        self._copies: dict[int, Any] = {}  # id of a real container -> its copy
+        self._paths: list[tuple[str, bool]] = []  # of each Tensor: its code, whether it is fresh
+        self._by_id: dict[int, int] = {}  # id of a real Tensor, or of its shadow -> its number
+        self._sources: dict[int, Source] = {}  # id of an object
+        self._memo: dict[str, Any] = {}  # code -> what the program sees
+        self._classes: set[type] = set()  # whose special methods are guarded
+        self._copies: dict[int, tuple[Any, str]] = {}  # id of a container -> its copy, its variable
         self.old: dict[int, str] = {}  # id of a copy -> the description of the real one
-        self._keep: list[Any] = []
-        self._lines: list[str] = []
-        self._fresh_lines: list[str] = []
-        self._names: dict[str, Any] = {"same_constant": same_constant}
-        self._constants: dict[int, str] = {}
-        self._counter = 0
+        self._keep: list[Any] = []  # keeps ids valid
 
     # ------------------------------------------------------------------------------- sources
-
-    def constant(self, obj: Any) -> str:
-        """A name for an object in the generated code."""
-        name = self._constants.get(id(obj))
-        if name is None:
-            name = f"K{len(self._constants)}"
-            self._constants[id(obj)] = name
-            self._names[name] = obj
-        return name
 
     def pin(self, obj: Any, description: str) -> None:
         """Make an object a root: the graph's key says that it is this very object."""
         self._sources.setdefault(id(obj), (self.constant(obj), False, description))
         self._keep.append(obj)
+        if not isinstance(obj, type):
+            self.special_methods(type(obj))
 
     def build(self, cls: type, args: tuple, kwargs: dict, description: str) -> Any:
         """An object that each call builds anew (a Cell made inside a jitted function)."""
         with handled_by(eager_handler()):
             obj = cls(*args, **kwargs)
-        var = self._variable(
-            f"{self.constant(cls)}(*{self.constant(args)}, **{self.constant(kwargs)})", True
-        )
+        code = f"{self.constant(cls)}(*{self.constant(args)}, **{self.constant(kwargs)})"
         self._keep += [obj, args, kwargs]
-        self._sources[id(obj)] = (var, True, description)
+        self._sources[id(obj)] = (self.guards.variable(code, True), True, description)
         return obj
 
-    def source(self, obj: Any) -> tuple[str, bool, str]:
+    def source(self, obj: Any) -> Source:
         """Where an object was reached: code, whether calls make it anew, a description."""
-        found = self._sources.get(id(obj))
-        if found is None:
+        if id(obj) not in self._sources:
             self.pin(obj, getattr(obj, "__qualname__", type(obj).__name__))
-            found = self._sources[id(obj)]
-        return found
-
-    def _variable(self, code: str, fresh: bool) -> str:
-        self._counter += 1
-        var = f"v{self._counter}"
-        (self._fresh_lines if fresh else self._lines).append(f"{var} = {code}")
-        return var
-
-    def _guard(self, condition: str, fresh: bool, reason: str) -> None:
-        lines = self._fresh_lines if fresh else self._lines
-        lines.append(f"if not ({condition}): return None  # {reason}")
-
-    def require(self, condition: str, reason: str, **names: Any) -> None:
-        """Add a guard of another kind; `names` are objects that the condition refers to."""
-        self._names.update(names)
-        line = f"if not ({condition}): return None  # {reason}"
-        if line not in self._lines:
-            self._lines.append(line)
+        return self._sources[id(obj)]
 
     # ------------------------------------------------------------------------------- reading
 
     def attribute(self, obj: Any, name: str, value: Any) -> Any:
         """What the program sees of ``obj.name``, whose real value is `value`."""
         code, fresh, text = self.source(obj)
-        holder = obj.__name__ if isinstance(obj, types.ModuleType) else None
-        holder = obj.__module__ if isinstance(obj, type) else holder
-        fixed = is_trusted(holder) or name not in getattr(obj, "__dict__", ())
-        return self.capture(value, f"{code}.{name}", fresh, f"{text}.{name}", fixed)
+        return self.capture(value, f"{code}.{name}", fresh, f"{text}.{name}")
 
     def global_name(self, fn: types.FunctionType, name: str) -> Any:
         """What the program sees of a global of `fn`."""
@@ -143,87 +118,161 @@ class Outside:
         code = self.constant(fn.__globals__)
         return self.capture(value, f"{code}[{name!r}]", False, name)
 
+    def no_global(self, fn: types.FunctionType, name: str) -> None:
+        """A name is none of `fn`'s globals, so that it means the builtin."""
+        if not is_trusted(fn.__module__):
+            self.guards.require(f"{name!r} not in {self.constant(fn.__globals__)}", name)
+
     def trusted(self, value: Any) -> Any:
         """A value of the package itself: no guard, but Tensors are still inputs."""
-        return self.capture(value, self.constant(value), False, "constant") if isinstance(
-            value, (Tensor, list, dict, set)) else value  # fmt: skip
+        if isinstance(value, (Tensor, list, dict, set)):
+            return self.capture(value, self.constant(value), False, "a constant of minispore")
+        return value
 
     def closure(self, fn: types.FunctionType, index: int, name: str, value: Any) -> Any:
         """What the program sees of a free variable of a function made outside."""
         cell = fn.__closure__[index]  # type: ignore[index]
         return self.capture(value, f"{self.constant(cell)}.cell_contents", False, name)
 
-    def capture(self, real: Any, code: str, fresh: bool, text: str, fixed: bool = False) -> Any:
-        """What the program sees of a value found at `code`; adds its guard or input once.
+    def no_attribute(self, obj: Any, name: str) -> None:
+        """An object has no attribute of its own or of its class by a name."""
+        code, fresh, text = self.source(obj)
+        absent = f"{name!r} not in getattr({code}, '__dict__', ()) and "
+        absent += f"not hasattr(type({code}), {name!r})"
+        self.guards.require(absent, f"{text} has no {name}", fresh)
 
-        Where the name is `fixed`, functions and classes of the package need no guard.
+    def special_methods(self, cls: type) -> None:
+        """The special methods that a user's class defines, such as ``__add__``, are the same."""
+        if cls in self._classes:
+            return
+        self._classes.add(cls)
+        for kind in cls.__mro__:
+            if is_trusted(kind.__module__) or is_stdlib(kind.__module__):
+                continue
+            for name, found in vars(kind).items():
+                if name.startswith("__") and isinstance(found, types.FunctionType):
+                    method = self.constant(getattr(cls, name))
+                    self.guards.require(f"{self.constant(cls)}.{name} is {method}", name)
+
+    def from_class(self, cls: type, name: str, found: Any, obj: Any = None) -> None:
+        """A method, property or the like that a class gives (to `obj`) is still the same.
+
+        `obj`, if given, is an object from outside, which might get an attribute of its own.
         """
+        base, fresh, text = (self.constant(cls), False, cls.__name__)
+        if obj is not None and not isinstance(found, property):
+            base, fresh, text = self.source(obj)
+        inner = getattr(found, "__func__", found)
+        bound = obj is not None or isinstance(found, classmethod)
+        if bound and not isinstance(found, (staticmethod, property)):
+            code = f"{base}.{name}.__func__"
+        else:
+            code = f"{base}.{name}"
+        self.guards.require(f"{code} is {self.constant(inner)}", f"{text}.{name}", fresh)
+
+    def capture(self, real: Any, code: str, fresh: bool, text: str) -> Any:
+        """What the program sees of a value found at `code`; adds its guard or input once."""
         if code in self._memo:
             return self._memo[code]
-        seen = self._capture(real, code, fresh, text, fixed)
+        seen = self._capture(real, code, fresh, text)
         self._memo[code] = seen
         self._keep.append(real)
         return seen
 
-    def _capture(self, real: Any, code: str, fresh: bool, text: str, fixed: bool) -> Any:
+    def _capture(self, real: Any, code: str, fresh: bool, text: str) -> Any:
+        guards = self.guards
         if isinstance(real, Tensor):
-            return self._tensor(real, self._variable(code, fresh), fresh, text)
+            return self._tensor(real, guards.variable(code, fresh), fresh, text)
         if isinstance(real, _PLAIN):
-            k = self.constant(real)
-            test = f"{code} is {k}" if real is None or isinstance(real, bool) else (
-                f"same_constant({code}, {k})")  # fmt: skip
-            self._guard(test, fresh, text)
+            guards.require_constant(code, real, text, fresh)
             return real
         if isinstance(real, (list, tuple, dict, set)):
-            return self._container(real, self._variable(code, fresh), fresh, text)
+            return self._container(real, guards.variable(code, fresh), fresh, text)
+        if type(real) is np.ndarray:
+            return self._array(real, code, fresh, text)
+        if is_opaque(real):
+            raise UnsupportedError(
+                f"'{text}' is a {type(real).__name__}, whose content may change without notice, so "
+                "a compiled graph cannot use it: pass its items in a list, or as a Tensor"
+            )
+        if not isinstance(real, type):
+            self.special_methods(type(real))
         if fresh:
-            var = self._variable(code, fresh)
-            self._guard(f"type({var}) is {self.constant(type(real))}", fresh, text)
+            var = guards.variable(code, fresh)
+            guards.require(f"type({var}) is {self.constant(type(real))}", text, fresh)
             self._sources.setdefault(id(real), (var, True, text))
-        elif not (
-            fixed
-            and is_trusted(getattr(real, "__module__", None))
-            and isinstance(real, (type, types.FunctionType))
-        ):
-            self._guard(f"{code} is {self.constant(real)}", fresh, text)
+        else:
+            guards.require(f"{code} is {self.constant(real)}", text)
             self._sources.setdefault(id(real), (self.constant(real), False, text))
         return real
 
-    def _container(self, real: Any, var: str, fresh: bool, text: str) -> Any:
-        self._guard(f"type({var}) is {self.constant(type(real))}", fresh, text)
-        if isinstance(real, (dict, set)):
-            keys = tuple(real)
-            self._guard(f"tuple({var}) == {self.constant(keys)}", fresh, f"keys of {text}")
-            self._keep.append(keys)
-        else:
-            self._guard(f"len({var}) == {len(real)}", fresh, f"length of {text}")
-        if isinstance(real, set):
-            copy: Any = set(real)
-        elif isinstance(real, dict):
-            values = [
-                self.capture(v, f"{var}[{self._key(k)}]", fresh, f"{text}[{k!r}]")
-                for k, v in real.items()
-            ]
-            copy = type(real)() if type(real) in (dict, OrderedDict) else dict()
-            copy.update(zip(real, values, strict=True))
-        else:
-            items = [
-                self.capture(v, f"{var}[{i}]", fresh, f"{text}[{i}]") for i, v in enumerate(real)
-            ]
-            if isinstance(real, tuple):
-                unchanged = all(a is b for a, b in zip(items, real, strict=True))
-                kind: Any = type(real)
-                return (
-                    real if unchanged else kind(*items) if hasattr(real, "_fields") else kind(items)
-                )
-            copy = items
-        known = self._copies.setdefault(id(real), copy)
-        if known is copy:
-            self.old[id(copy)] = text
-        return known
+    def _array(self, real: np.ndarray, code: str, fresh: bool, text: str) -> np.ndarray:
+        """A copy of an ndarray: a constant that no one can write."""
+        copy = real.copy()
+        copy.flags.writeable = False
+        self.old[id(copy)] = text
+        self.guards.require_constant(code, real, text, fresh)
+        self._keep.append(copy)
+        return copy
 
-    def _key(self, key: Any) -> str:
-        return repr(key) if isinstance(key, (str, int)) else self.constant(key)
+    # ---------------------------------------------------------------------------- containers
+
+    def _container(self, real: Any, var: str, fresh: bool, text: str) -> Any:
+        known = self._copies.get(id(real))
+        if known is not None:
+            self.guards.require(f"{var} is {known[1]}", f"{text} is the same", fresh)
+            return known[0]
+        self.guards.require(f"type({var}) is {self.constant(type(real))}", text, fresh)
+        if isinstance(real, tuple):
+            return self._tuple(real, var, fresh, text)
+        kind = next(k for k in (dict, set, list) if isinstance(real, k))
+        make: dict[type, Any] = {dict: self._dict, set: self._set, list: self._list}
+        copy = make[kind](real, var, fresh, text)
+        if hasattr(real, "__dict__"):  # of a user's class
+            copy.__dict__.update(real.__dict__)
+        self._copies[id(real)] = copy, var
+        self._sources[id(copy)] = var, fresh, text
+        self.old[id(copy)] = text
+        return copy
+
+    def _items(self, real: Any, var: str, fresh: bool, text: str) -> list[Any]:
+        self.guards.require(f"len({var}) == {len(real)}", f"length of {text}", fresh)
+        return [self.capture(v, f"{var}[{i}]", fresh, f"{text}[{i}]") for i, v in enumerate(real)]
+
+    def _list(self, real: list, var: str, fresh: bool, text: str) -> list:
+        copy: list = type(real).__new__(type(real))
+        list.extend(copy, self._items(real, var, fresh, text))
+        return copy
+
+    def _tuple(self, real: tuple, var: str, fresh: bool, text: str) -> tuple:
+        items = self._items(real, var, fresh, text)
+        if all(a is b for a, b in zip(items, real, strict=True)):
+            return real
+        return tuple.__new__(type(real), items)
+
+    def _set(self, real: set, var: str, fresh: bool, text: str) -> set:
+        key = self.constant(constant_key(set(real)))
+        self.guards.require(f"constant_key(set({var})) == {key}", text, fresh)
+        copy: set = type(real).__new__(type(real))
+        set.update(copy, real)
+        return copy
+
+    def _dict(self, real: dict, var: str, fresh: bool, text: str) -> dict:
+        keys = tuple(real)
+        if all(type(k) is str for k in keys):
+            test = f"tuple({var}) == {self.constant(keys)}"
+        else:
+            test = f"constant_key(tuple({var})) == {self.constant(constant_key(keys))}"
+        self.guards.require(test, f"keys of {text}", fresh)
+        self._keep.append(keys)
+        copy: dict = type(real).__new__(type(real))
+        put = OrderedDict.__setitem__ if isinstance(real, OrderedDict) else dict.__setitem__
+        for k, v in real.items():
+            place = repr(k) if type(k) in (str, int) else self.constant(k)
+            put(copy, k, self.capture(v, f"{var}[{place}]", fresh, f"{text}[{k!r}]"))
+        if isinstance(real, defaultdict):
+            copy.default_factory = real.default_factory  # type: ignore[attr-defined]
+        return copy
 
     # ------------------------------------------------------------------------------- Tensors
 
@@ -231,25 +280,26 @@ class Outside:
         """The Tensor that the program sees for an argument."""
         number = self._by_id.get(id(real))
         if number is None:
-            number = self._add(real, f"A[{len(self.tensors)}]", name)
+            number = self._add(real, f"A[{len(self.tensors)}]", False, name)
         return self.shadows[number]
 
     def _tensor(self, real: Tensor, var: str, fresh: bool, text: str) -> Tensor:
         number = self._by_id.get(id(real))
+        require = self.guards.require
         if number is not None:
-            self._guard(f"{var} is {self._codes[number]}", fresh, f"{text} is the same Tensor")
+            require(f"{var} is {self._paths[number][0]}", f"{text} is the same Tensor", fresh)
             return self.shadows[number]
         if isinstance(real, Parameter) and not fresh:
-            self._guard(f"{var} is {self.constant(real)}", fresh, text)
+            require(f"{var} is {self.constant(real)}", text, fresh)
         else:
-            self._guard(f"type({var}) is {self.constant(type(real))}", fresh, text)
-        shape, dtype = self.constant(real._data.shape), self.constant(real._data.dtype)
-        self._guard(f"{var}._data.shape == {shape}", fresh, f"shape of {text}")
-        self._guard(f"{var}._data.dtype == {dtype}", fresh, f"dtype of {text}")
-        self._keep += [real._data.shape, real._data.dtype]
-        return self.shadows[self._add(real, var, text)]
+            require(f"type({var}) is {self.constant(type(real))}", text, fresh)
+        shape, dtype = real._data.shape, real._data.dtype
+        require(f"{var}._data.shape == {self.constant(shape)}", f"shape of {text}", fresh)
+        require(f"{var}._data.dtype == {self.constant(dtype)}", f"dtype of {text}", fresh)
+        self._keep += [shape, dtype]
+        return self.shadows[self._add(real, var, fresh, text)]
 
-    def _add(self, real: Tensor, code: str, name: str) -> int:
+    def _add(self, real: Tensor, code: str, fresh: bool, name: str) -> int:
         number = len(self.tensors)
         name = real.name if isinstance(real, Parameter) else name
         param = ParameterNode(name, real._abstract)
@@ -261,41 +311,38 @@ class Outside:
         self.tensors.append(real)
         self.shadows.append(shadow)
         self.params.append(param)
-        self.names.append(name)
-        self._codes.append(code)
-        self._by_id[id(real)] = number
+        self._paths.append((code, fresh))
+        self._by_id[id(real)] = self._by_id[id(shadow)] = number
         return number
 
-    def real(self, shadow: Tensor) -> Tensor | None:
-        """The real Tensor behind a shadow."""
-        for number, s in enumerate(self.shadows):
-            if s is shadow:
-                return self.tensors[number]
-        return None
+    def number(self, shadow: Any) -> int | None:
+        """The number of the input that a Tensor of the program stands for."""
+        return self._by_id.get(id(shadow))
+
+    def parameter_attribute(self, shadow: Any, name: str, value: Any) -> Any:
+        """What the program sees of an attribute of a Parameter from outside, such as its name."""
+        number = self.number(shadow)
+        if number is None:
+            return value
+        code, fresh = self._paths[number]
+        return self.capture(value, f"{code}.{name}", fresh, f"{self.params[number].name}.{name}")
 
     # ------------------------------------------------------------------------------- the guard
 
-    def guard(self, n_args: int) -> tuple[Callable[[list], list | None], str]:
+    def guard(self, n_args: int) -> tuple[Guard, str]:
         """The generated guard, and its source."""
-        distinct = [c for c, t in zip(self._codes, self.tensors, strict=True)
-                    if not isinstance(t, Parameter) or c.startswith("A[")]  # fmt: skip
-        params = frozenset(id(t) for t in self.tensors if isinstance(t, Parameter))
-        lines = [*self._lines, *self._fresh_lines]
-        if params and distinct:
-            self._names["PARAMETERS"] = params
-            own = {id(t) for t in self.tensors[:n_args]}
-            for code, real in zip(self._codes, self.tensors, strict=True):
-                if code in distinct and id(real) not in params and id(real) in own:
-                    lines.append(f"if id({code}) in PARAMETERS: return None  # aliased argument")
-        if len(self.tensors) > n_args and len(distinct) > 1:
+        codes = [code for code, _ in self._paths]
+        captured = self.tensors[n_args:]
+        params = frozenset(id(t) for t in captured if isinstance(t, Parameter))
+        more: list[tuple[str, str]] = []
+        if params:
+            name = self.constant(params)
+            more += [
+                (f"id({code}) in {name}", "an argument is captured") for code in codes[:n_args]
+            ]
+        plain = [c for c, t in zip(codes[n_args:], captured, strict=True) if id(t) not in params]
+        distinct = codes[:n_args] + plain
+        if plain and len(distinct) > 1:
             ids = ", ".join(f"id({c})" for c in distinct)
-            lines.append(f"if len({{{ids}}}) != {len(distinct)}: return None  # aliased Tensors")
-        body = "\n        ".join(lines + [f"return [{', '.join(self._codes)}]"])
-        source = (
-            "def guard(A):\n    try:\n        " + body + "\n"
-            "    except (AttributeError, IndexError, KeyError, TypeError, ValueError):\n"
-            "        return None  # the path to a captured value does not exist any more\n"
-        )
-        scope = dict(self._names)
-        exec(compile(source, "<guards>", "exec"), scope)
-        return scope["guard"], source
+            more.append((f"len({{{ids}}}) != {len(distinct)}", "two Tensors are one"))
+        return self.guards.function(codes, more)

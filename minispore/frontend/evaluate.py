@@ -18,8 +18,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from minispore.frontend import calls, control, exits, loops, objects, operators, text
+from minispore.frontend import attributes, calls, control, exits, loops, objects, operators, text
 from minispore.frontend.capture import Outside
+from minispore.frontend.commits import Commits
 from minispore.frontend.errors import UnsupportedError, locate
 from minispore.frontend.exits import (
     BREAK,
@@ -48,7 +49,8 @@ from minispore.frontend.heap import (
 from minispore.frontend.operators import BINARY, COMPARE, INPLACE, UNARY
 from minispore.frontend.source import analyse
 from minispore.ir.node import NOWHERE, CNode, Location, Node, Origin
-from minispore.primitive import Primitive
+from minispore.ops.structural import Attempt, Fallible
+from minispore.primitive import Primitive, apply
 from minispore.symbolic import GraphBuilder, NeedConstant, Scalar, wrap
 from minispore.tensor import Tensor
 
@@ -66,6 +68,7 @@ class Evaluator(GraphBuilder):
         self.root = self.region
         self.world = World(self.token)
         self.outside = Outside()
+        self.commits = Commits(self)
         self.facts: list[tuple[Node, int]] = []  # (condition, the arm we are in)
         self.frames: list[Frame] = []
         self.scopes: list[str] = []
@@ -84,6 +87,12 @@ class Evaluator(GraphBuilder):
     # ---------------------------------------------------------------------- being a handler
 
     def bind(self, prim: Primitive, args: tuple) -> Any:
+        if prim.can_fail(*args):
+            apply(Attempt.bound(op=prim.name, **prim.attrs), *args)
+        if isinstance(prim, Fallible):
+            written, values = self.commits.so_far()
+            if written:
+                prim, args = prim.bound(**prim.attrs, written=written), (*args, *values)
         if prim.effect:
             self.token = self.world.slots["token"]
         out = super().bind(prim, args)
@@ -325,6 +334,7 @@ class Evaluator(GraphBuilder):
         if name in fn.__globals__:
             return self.homed(self.outside.global_name(fn, name))
         if hasattr(builtins, name):
+            self.outside.no_global(fn, name)
             return getattr(builtins, name)
         raise NameError(f"name '{name}' is not defined")
 
@@ -664,10 +674,10 @@ class Evaluator(GraphBuilder):
     # ---------------------------------------------------------------------- objects
 
     def get_attribute(self, obj: Any, name: str) -> Any:
-        return objects.get_attribute(self, obj, name)
+        return attributes.get_attribute(self, obj, name)
 
     def set_attribute(self, obj: Any, name: str, value: Any) -> None:
-        objects.set_attribute(self, obj, name, value)
+        attributes.set_attribute(self, obj, name, value)
 
     def get_item(self, obj: Any, index: Any) -> Any:
         return objects.get_item(self, obj, index)
@@ -682,6 +692,10 @@ class Evaluator(GraphBuilder):
                 f"'{self.outside.old[id(obj)]}' is older than the compiled call, so the graph "
                 "cannot change it: copy it first, or return the new value"
             )
+
+    def is_conditional(self) -> bool:
+        """True where a Tensor decides whether, or how often, what is evaluated will run."""
+        return any(r.kind in ("arm", "loop") for r in self.region.ancestors())
 
     def touch_new(self, obj: Any) -> None:
         """Journal a write to an object; refuse one that is older than the call."""

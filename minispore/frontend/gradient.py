@@ -85,9 +85,10 @@ def differentiate(
             params.append(_variable(ev, owner, given[i], f"x{i}"))
             inner[i] = ev.born(Tensor._of_node(params[-1] or given[i]._node))
         before = _enter_weights(ev, owner, weights)
+        seen = [getattr(v, "_node", None) for v in inner]
         n = len(inner) - len(keywords)
         value = ev.call(function, inner[:n], dict(zip(keywords, inner[n:], strict=True)))
-        _refuse_writes(inner, given, numbers, params)
+        _refuse_writes(inner, seen)
         outs = differentiated(value)
     finally:
         ev.region = region.parent  # type: ignore[assignment]
@@ -105,11 +106,10 @@ def differentiate(
     return value, found
 
 
-def _refuse_writes(
-    inner: list[Any], given: list[Any], numbers: Sequence[int], params: list[ParameterNode | None]
-) -> None:
-    for i, param in zip(numbers, params, strict=False):
-        if inner[i]._node is not (param or given[i]._node):
+def _refuse_writes(given: list[Any], nodes: list[Node | None]) -> None:
+    """Refuse writes to the arguments, as a tape does; `nodes` are what they held before."""
+    for value, node in zip(given, nodes, strict=True):
+        if isinstance(value, Tensor) and value._node is not node:
             raise RuntimeError(
                 "an argument of the differentiated function is written in place; "
                 "copy it first, for example x = x * 1"
@@ -138,6 +138,7 @@ def _enter_weights(
             old, param = w._node, _variable(ev, owner, w, w.name)
             assert param is not None
             w._node = param
+            ev.commits.variables[id(param)] = old
             before[id(w)] = (old, param)
     return before
 

@@ -127,12 +127,16 @@ class Closure:
 
 
 class World:
-    """What belongs to no object: the effect token, attribute overlays, poisoned containers."""
+    """What belongs to no object made here: the Token, and attributes of older objects.
 
-    __slots__ = ("slots",)
+    `base` is what such attributes were before they were written in an arm or a loop.
+    """
+
+    __slots__ = ("slots", "base")
 
     def __init__(self, token: Node):
         self.slots: dict[Any, Any] = {"token": token}
+        self.base: dict[Any, Any] = {}
 
 
 Heap = Any  # what has slots: Env, World, Lazy, list, dict, set, Tensor, any with __dict__
@@ -140,7 +144,9 @@ Heap = Any  # what has slots: Env, World, Lazy, list, dict, set, Tensor, any wit
 
 def read_slots(obj: Heap) -> dict[Any, Any]:
     """A copy of what `obj` holds: slot -> value."""
-    if isinstance(obj, (Env, World, Lazy)):
+    if isinstance(obj, World):
+        return obj.base | obj.slots
+    if isinstance(obj, (Env, Lazy)):
         return dict(obj.slots)
     if isinstance(obj, list):
         return dict(enumerate(obj))
@@ -222,7 +228,11 @@ class Region:
 
     def changes(self, births: dict[int, Region]) -> dict[int, tuple[Heap, dict, dict]]:
         """What was written of older objects: id -> (object, slots before, slots now)."""
-        return {id(obj): (obj, old, read_slots(obj)) for obj, old in self.older(births)}
+        changes = {}
+        for obj, old in self.older(births):
+            before = obj.base | old if isinstance(obj, World) else old
+            changes[id(obj)] = (obj, before, read_slots(obj))
+        return changes
 
     def roll_back(self, births: dict[int, Region]) -> None:
         """Undo every write of this region to older objects."""

@@ -37,6 +37,7 @@ from minispore.frontend.heap import (
     Region,
     Unset,
     WhileNode,
+    World,
     read_slots,
     write_slots,
 )
@@ -436,6 +437,8 @@ class _LoopBuilder:
                 key = (i, slot)
                 if key in self.carry:
                     grew |= self.check_carried(self.carry[key], value)
+                elif before is UNSET and isinstance(obj, World):
+                    raise Peel(f"attribute '{slot[-1]}' from nothing to {type_name(value)}")
                 elif before is UNSET:
                     self.vanish[key] = (obj, slot)
                 elif before is not value and not _same_constant(before, value):

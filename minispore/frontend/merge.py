@@ -64,6 +64,9 @@ class Merge:
 
     def slots(self, obj: Any, old: dict, now: list[dict]) -> dict:
         """The merged slots of an object that some arm wrote."""
+        if isinstance(obj, World):
+            written = dict.fromkeys(key for slots in now for key in slots)
+            return {k: self.of_world(k, [slots.get(k, UNSET) for slots in now]) for k in written}
         alive = [k for k in range(len(now)) if not self.dead(k, obj)]
         if len(alive) <= 1:
             return now[alive[0]] if alive else old
@@ -88,11 +91,24 @@ class Merge:
         )
         return {conflict: None} if isinstance(obj, set) else dict.fromkeys(keys, conflict)
 
+    def of_world(self, key: Any, values: list[Any]) -> Any:
+        """The Token, or an attribute of an older object.
+
+        The Token of an arm that raises carries its effects; what else it wrote went with them.
+        """
+        arms = [k for k, (_, e, _) in enumerate(self.results) if key == "token" or e.may != {RAISE}]
+        values = [values[k] for k in arms]
+        unset = [v is UNSET for v in values]
+        if any(unset) and not all(unset):
+            return Conflict(
+                f"attribute '{key[-1]}' is new, and written in one arm only (branch at "
+                f"{self.owner.origin.where}): give it a Tensor before"
+            )
+        return self.value(values, arms) if arms else UNSET
+
     def dead(self, k: int, obj: Any) -> bool:
         """True if nobody will see what arm `k` did to `obj`."""
         exit = self.results[k][1]
-        if isinstance(obj, World):
-            return False  # the token of an arm that raises carries its effects
         return exit.may == {RAISE} or (exit.may == {RETURN} and obj is self.ev.frame.env)
 
     # -------------------------------------------------------------------------- values

@@ -90,7 +90,7 @@ def _write_tree(structure: tree.Structure) -> str:
         return write_attribute(structure.value)
     items = [_write_tree(item) for item in structure.items]
     if structure.kind is dict:
-        keys = map(write_attribute, structure.keys)
+        keys = [write_attribute(k.value) for k in structure.keys]
         return "{" + ", ".join(f"{k}: {v}" for k, v in zip(keys, items, strict=True)) + "}"
     if structure.kind is list:
         return f"[{', '.join(items)}]"
@@ -288,7 +288,9 @@ def _read_tree(scanner: Scanner) -> tree.Structure:
             return key, _read_tree(scanner)
 
         entries = read_list(scanner, "}", entry)
-        return tree.Container(dict, tuple(v for _, v in entries), tuple(k for k, _ in entries))
+        return tree.Container(
+            dict, tuple(v for _, v in entries), tuple(tree.constant(k) for k, _ in entries)
+        )
     return tree.constant(read_attribute(scanner))
 
 

@@ -20,7 +20,7 @@ from minispore.abstract import (
     AbstractTuple,
 )
 from minispore.dtype import DType
-from minispore.primitive import Primitive, ScalarLike, TensorLike, apply, eager_handler
+from minispore.primitive import REGISTRY, Primitive, ScalarLike, TensorLike, apply, eager_handler
 from minispore.tree import flatten, unflatten
 
 
@@ -91,14 +91,36 @@ class ScalarPrimitive(Structural, register=False):
         return checked_int(type(self).python(*operands))
 
 
-def _scalar(name: str, python: Callable, rule: str = "number", vjp: Callable | None = None) -> None:
+def _is_float(value: Any) -> bool:
+    return getattr(value, "kind", type(value)) is float
+
+
+def _may_divide_by_zero(self: Primitive, x: Any, y: Any) -> bool:
+    return isinstance(y, ScalarLike) or y == 0
+
+
+def _may_overflow(self: Primitive, x: Any, y: Any) -> bool:
+    return isinstance(y, ScalarLike) or y < 0 or _is_float(x) or _is_float(y)
+
+
+def _may_be_no_int(self: Primitive, x: Any, *digits: Any) -> bool:
+    return _is_float(x) and not digits
+
+
+def _scalar(
+    name: str,
+    python: Callable,
+    rule: str = "number",
+    vjp: Callable | None = None,
+    can_fail: Callable[..., bool] = Primitive.can_fail,
+) -> None:
     """Define a row of the table of scalar operations."""
 
     def rule_of_gradient(self: Primitive, inputs: tuple, out: Any, dout: Any) -> tuple:
         assert vjp is not None
         return vjp(*inputs, out, dout)
 
-    body: dict[str, Any] = {"python": staticmethod(python), "rule": rule}
+    body: dict[str, Any] = {"python": staticmethod(python), "rule": rule, "can_fail": can_fail}
     if vjp is not None:
         body["vjp"] = rule_of_gradient
     type(name, (ScalarPrimitive,), body)
@@ -120,13 +142,35 @@ def _int_power_guard(x: Any, y: Any) -> Any:
 _scalar("ScalarAdd", operator.add, vjp=lambda x, y, out, d: (d, d))
 _scalar("ScalarSub", operator.sub, vjp=lambda x, y, out, d: (d, -d))
 _scalar("ScalarMul", operator.mul, vjp=lambda x, y, out, d: (d * y, d * x))
-_scalar("ScalarDiv", operator.truediv, "float", lambda x, y, out, d: (d / y, -(d * out) / y))
-_scalar("ScalarFloorDiv", operator.floordiv)
-_scalar("ScalarMod", operator.mod, vjp=lambda x, y, out, d: (d, -(d * (x // y))))
+_scalar(
+    "ScalarDiv",
+    operator.truediv,
+    "float",
+    lambda x, y, out, d: (d / y, -(d * out) / y),
+    can_fail=_may_divide_by_zero,
+)
+_scalar("ScalarFloorDiv", operator.floordiv, can_fail=_may_divide_by_zero)
+_scalar(
+    "ScalarMod",
+    operator.mod,
+    vjp=lambda x, y, out, d: (d, -(d * (x // y))),
+    can_fail=_may_divide_by_zero,
+)
 _scalar("ScalarNeg", operator.neg, vjp=lambda x, out, d: (-d,))
 _scalar("ScalarAbs", abs, vjp=lambda x, out, d: (d * ((x > 0) * 1.0 - (x < 0) * 1.0),))
-_scalar("ScalarPow", _int_power_guard, vjp=lambda x, y, out, d: (d * y * x ** (y - 1), None))
-_scalar("ScalarRound", round, "round", lambda *operands: (None,) * (len(operands) - 2))
+_scalar(
+    "ScalarPow",
+    _int_power_guard,
+    vjp=lambda x, y, out, d: (d * y * x ** (y - 1), None),
+    can_fail=_may_overflow,
+)
+_scalar(
+    "ScalarRound",
+    round,
+    "round",
+    lambda *operands: (None,) * (len(operands) - 2),
+    can_fail=_may_be_no_int,
+)
 _scalar("ScalarAnd", operator.and_, "bits")
 _scalar("ScalarOr", operator.or_, "bits")
 _scalar("ScalarXor", operator.xor, "bits")
@@ -147,6 +191,9 @@ class ScalarCast(Structural):
 
     def eval(self, x: Any) -> Any:
         return checked_int(self.attrs["kind"](x))
+
+    def can_fail(self, x: Any) -> bool:  # type: ignore[override]
+        return self.attrs["kind"] is int and _is_float(x)
 
     def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
         return (dout,)  # asked for only where input and output are floats
@@ -187,7 +234,10 @@ class TensorToScalar(Structural):
         return AbstractScalar(self.attrs["kind"])
 
     def eval(self, x: np.ndarray) -> Any:
-        return self.attrs["kind"](x.reshape(())[()])
+        return checked_int(self.attrs["kind"](x.reshape(())[()]))
+
+    def can_fail(self, x: Any) -> bool:  # type: ignore[override]
+        return self.attrs["kind"] is int and x.dtype.is_float
 
     def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
         return (None,)  # a number read from a Tensor carries no gradient, as in PyNative mode
@@ -260,15 +310,60 @@ class Print(Effect):
         return token
 
 
-class Check(Effect):
+class Fallible(Effect, register=False):
+    """An effect that may raise.
+
+    Attribute `written`: numbers of what was written before it (frontend/commits.py); the values are
+    the last operands.  They go with the exception, so that they are kept.
+    """
+
+    def split(self, operands: tuple) -> tuple[tuple, dict[int, Any]]:
+        """The effect's own operands, and the values written by number."""
+        numbers = self.attrs.get("written", ())
+        own = len(operands) - len(numbers)
+        return operands[:own], dict(zip(numbers, operands[own:], strict=True))
+
+
+_WRITTEN = "_minispore_written"
+
+
+def failed(error: Exception, written: dict[int, Any]) -> Exception:
+    """The error, which says what was written before it."""
+    setattr(error, _WRITTEN, written)
+    return error
+
+
+def written_before(error: BaseException) -> dict[int, Any]:
+    """What was written before an effect failed with this error, by number."""
+    return error.__dict__.pop(_WRITTEN, {})
+
+
+class Check(Fallible):
     """Raises ``exception(*args)`` unless its first operand holds.
 
     It serves assert, raise, and the ops that can fail.  Attributes: `exception`, a class;
-    `structure` of its arguments (a tuple), whose leaves are the other operands.
+    `structure` of its arguments (a tuple), whose leaves are the operands that follow.
     """
 
-    def eval(self, token: Any, holds: Any, *values: Any) -> Any:
+    def eval(self, token: Any, holds: Any, *operands: Any) -> Any:
         if not holds:
+            values, written = self.split(operands)
             args = unflatten(self.attrs["structure"], [as_python(v) for v in values])
-            raise self.attrs["exception"](*args)
+            raise failed(self.attrs["exception"](*args), written)
+        return token
+
+
+class Attempt(Fallible):
+    """Raises what the primitive `op` raises on these operands; another node gives its value.
+
+    Thus a value that no one needs still fails, in program order.  Attributes: `op`, and its own.
+    """
+
+    def eval(self, token: Any, *operands: Any) -> Any:
+        values, written = self.split(operands)
+        attrs = {k: v for k, v in self.attrs.items() if k not in ("op", "written")}
+        try:
+            REGISTRY[self.attrs["op"]].bound(**attrs).eval(*values)
+        except Exception as error:
+            raise failed(error, written)  # noqa: B904  # it is the same error
         return token

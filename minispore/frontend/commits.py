@@ -1,0 +1,94 @@
+"""What a compiled graph writes of the Python world.
+
+Tensors and attributes that are older than the call are written when the graph has run: until then
+their values are nodes.  If an effect fails (an assert, an index out of range) what was written
+before it in the program must stay, so such an effect takes the values written so far along, and
+hands them over with its exception (``written`` in ops/structural.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from minispore.frontend.capture import is_trusted
+from minispore.frontend.heap import UNSET
+from minispore.ir.node import Node
+from minispore.tensor import Tensor
+
+if TYPE_CHECKING:
+    from minispore.frontend.evaluate import Evaluator
+
+
+@dataclass(frozen=True)
+class Target:
+    """A place that a graph writes: the Tensor that is input number `cell`, or ``obj.name``.
+
+    An attribute gets input number `cell` itself, or a new Tensor where that is -1.
+    """
+
+    cell: int
+    obj: Any = None
+    name: str = ""
+
+    def write(self, inputs: list[Tensor], value: Tensor) -> None:
+        """Write a value that the graph found."""
+        if not self.name:
+            inputs[self.cell]._write(value)
+            return
+        # A class of the user's may define __setattr__: that has been evaluated, and led to this.
+        own = is_trusted(getattr(type(self.obj).__setattr__, "__module__", None))
+        write = setattr if own else object.__setattr__
+        write(self.obj, self.name, inputs[self.cell] if self.cell >= 0 else value)
+
+
+class Commits:
+    """The targets of one graph in the making; their numbers are what effects refer to."""
+
+    def __init__(self, ev: Evaluator):
+        self.ev = ev
+        self.targets: list[Target] = []
+        self._numbers: dict[tuple, int] = {}
+        self.variables: dict[int, Node] = {}  # id of a parameter of grad -> what it stands for
+
+    def number(self, target: Target) -> int:
+        """The number of a target."""
+        key = (target.cell, id(target.obj), target.name)
+        if key not in self._numbers:
+            self._numbers[key] = len(self.targets)
+            self.targets.append(target)
+        return self._numbers[key]
+
+    def tensors(self) -> Iterator[tuple[int, Node]]:
+        """The Tensors written so far: number, value."""
+        outside = self.ev.outside
+        for i, shadow in enumerate(outside.shadows):
+            node = shadow._node
+            while id(node) in self.variables:
+                node = self.variables[id(node)]
+            if node is not outside.params[i]:
+                assert node is not None
+                yield self.number(Target(i)), node
+
+    def attributes(self) -> Iterator[tuple[int, Tensor]]:
+        """The attributes written so far: number, value."""
+        ev = self.ev
+        for (owner, name), obj in ev.overlays.items():
+            key = ("attribute", owner, name)
+            value = ev.world.slots.get(key, UNSET)
+            if value is UNSET or value is ev.world.base.get(key) or ev.outside.source(obj)[1]:
+                continue  # not written after all, or an object that no one has when we are done
+            value = ev.readable(value, f"{type(obj).__name__}.{name}")
+            if not isinstance(value, Tensor):
+                raise TypeError(
+                    f"'{name}' of {type(obj).__name__} is a Tensor or not, depending on a Tensor: "
+                    "write a Tensor in every case"
+                )
+            cell = ev.outside.number(value)
+            yield self.number(Target(-1 if cell is None else cell, obj, name)), value
+
+    def so_far(self) -> tuple[tuple[int, ...], list[Node]]:
+        """The numbers and values of all that has been written so far."""
+        found = [*self.tensors(), *((n, self.ev.node_of(v)) for n, v in self.attributes())]
+        return tuple(n for n, _ in found), [node for _, node in found]

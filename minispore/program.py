@@ -1,0 +1,358 @@
+"""A compiled call: from a call of a Python function to a graph, and to what runs it.
+
+    source -> evaluate -> grad (J) -> passes -> plan -> run
+
+``compile_call`` goes this way once; what it returns, a Compiled, is run for every call like that
+(compile.py decides which those are).  Under a tape of PyNative mode a graph is one entry, whose
+gradient is a graph again: a GraphFunction.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from minispore import context
+from minispore.abstract import Abstract
+from minispore.autodiff.nodes import items_of
+from minispore.autodiff.tape import record_custom
+from minispore.autodiff.transform import J, expand_grad
+from minispore.engine import Executable, compile_plan
+from minispore.frontend import calls
+from minispore.frontend.commits import Target
+from minispore.frontend.errors import UnsupportedError, locate
+from minispore.frontend.evaluate import Evaluator
+from minispore.frontend.exits import refuse_choice
+from minispore.frontend.guards import Guard
+from minispore.frontend.heap import Lazy
+from minispore.frontend.lower import Lowering
+from minispore.ir.node import CNode, FuncGraph, Grad, Node, ParameterNode, ValueNode, make_tuple
+from minispore.ops.structural import written_before
+from minispore.parameter import Parameter
+from minispore.passes import Fire, optimize
+from minispore.primitive import bprop_getters, handled_by
+from minispore.symbolic import NeedConstant, Scalar, wrap
+from minispore.tensor import Tensor, tapes
+from minispore.tree import Constant, Container, Structure, Text, flatten, unflatten
+
+
+def is_tensor(value: Any) -> bool:
+    """True for a Tensor."""
+    return isinstance(value, Tensor)
+
+
+# ------------------------------------------------------------------------------- one graph
+
+
+@dataclass
+class Stage:
+    """A graph on the way, how long it took to make, and the rules that fired for it."""
+
+    name: str
+    graph: FuncGraph
+    seconds: float
+    fires: list[Fire] = field(default_factory=list)
+
+
+@dataclass
+class Compiled:
+    """One compiled graph and what a call needs to run it.
+
+    `history` are the graphs on the way, in order.  `structure` is that of the function's result.  A
+    place says where a value is found: input number p, or output number ~p.  `places` are those of
+    the result's leaves; `writes` tell which targets get the value at which place.
+    """
+
+    history: list[Stage]
+    guard: Guard
+    guard_source: str
+    structure: Structure
+    places: list[int]
+    targets: list[Target]
+    writes: list[tuple[int, int]]
+    first_inputs: list[Tensor] | None
+    function: GraphFunction
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def stages(self) -> dict[str, FuncGraph]:
+        """The graphs on the way, by the name of their stage."""
+        return {stage.name: stage.graph for stage in self.history}
+
+    def run(self, inputs: list[Tensor]) -> Any:
+        """Run the graph on the Tensors that the guard collected, and commit what it wrote.
+
+        If it fails, what it wrote before that is committed.
+        """
+        with self.lock:
+            try:
+                outs = self.function(inputs)
+            except Exception as error:
+                for number, value in written_before(error).items():
+                    self.targets[number].write(inputs, Tensor._wrap(value.copy()))
+                raise
+            for number, place in self.writes:
+                self.targets[number].write(inputs, inputs[place] if place >= 0 else outs[~place])
+        return unflatten(self.structure, [inputs[p] if p >= 0 else outs[~p] for p in self.places])
+
+
+class GraphFunction:
+    """A closed graph as a function of Tensors that the tape can differentiate, to any order."""
+
+    name = "GraphFunction"
+
+    def __init__(self, graph: FuncGraph):
+        self.graph = graph
+        self.name = graph.name
+        self._backward: tuple[int, GraphFunction] | None = None
+
+    @functools.cached_property
+    def plan(self) -> Executable:
+        """The graph, optimised and made executable."""
+        return compile_plan(optimize(self.graph))
+
+    def backward(self) -> GraphFunction:
+        """(inputs, cotangents) -> cotangents of the inputs, as one graph of its own."""
+        if self._backward is None or self._backward[0] != bprop_getters.version:
+            self._backward = (bprop_getters.version, GraphFunction(backward_graph(self.graph)))
+        return self._backward[1]
+
+    def __call__(self, inputs: list[Any]) -> tuple:
+        values = [v._data if isinstance(v, Tensor) else v for v in inputs]
+        outs = tuple(map(_as_result, self.plan.run(values)))
+        return record_custom(self, tuple(inputs), outs) if tapes.active else outs
+
+    def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
+        """The tape's question for the cotangents of the inputs."""
+        outputs = zip(items_of(self.graph.output), dout, strict=True)
+        # A Python float has no cotangent on a tape.
+        douts = [0.0 if d is None else d for o, d in outputs if o.abstract.is_differentiable]
+        found = iter(self.backward()([*inputs, *douts]))
+        return tuple(
+            next(found) if p.abstract.is_differentiable else None for p in self.graph.parameters
+        )
+
+
+def backward_graph(graph: FuncGraph) -> FuncGraph:
+    """A graph of (parameters, cotangents of outputs) that returns cotangents of parameters."""
+    fwd, bwd, n_residuals = J(graph)
+    outputs = [o.abstract for o in items_of(graph.output)]
+    params = [ParameterNode(p.name, p.abstract, p.origin) for p in graph.parameters]
+    douts = [ParameterNode("dout", a) for a in outputs if a.is_differentiable]
+    residuals = items_of(CNode(fwd, params, fwd.abstract))[len(outputs) :]
+    assert len(residuals) == n_residuals
+    call = CNode(bwd, [*residuals, *douts], bwd.abstract)
+    return FuncGraph(f"{graph.name}_backward", [*params, *douts], make_tuple(items_of(call)))
+
+
+def uses_rules(graph: FuncGraph) -> bool:
+    """True if a gradient is taken inside the graph, so that it depends on registered rules."""
+    nodes = (n for g in graph.graphs() for n in g.nodes())
+    return any(isinstance(n, CNode) and isinstance(n.callee, Grad) for n in nodes)
+
+
+def _as_result(value: Any) -> Any:
+    return Tensor._wrap(value) if isinstance(value, np.ndarray) else value
+
+
+# ------------------------------------------------------------------------------- compiling
+
+
+def compile_call(function: Callable, args: tuple, kwargs: dict, name: str) -> Compiled:
+    """Compile one call: evaluate it into a graph, expand gradients, optimise, plan."""
+    start = perf_counter()
+    leaves, structure = flatten((args, kwargs), is_tensor)
+    n_args = len({id(t) for t in leaves})
+    ev = Evaluator(name, context.get_context("max_call_depth"))
+    with handled_by(ev):
+        names = _argument_names(function, args, kwargs, leaves)
+        shadows = [ev.outside.argument(t, n) for t, n in zip(leaves, names, strict=True)]
+        seen_args, seen_kwargs = _as_seen(ev, unflatten(structure, shadows))
+        try:
+            value = ev.call(function, list(seen_args), seen_kwargs)
+        except NeedConstant as error:
+            raise _needs_constant(ev, error) from None
+        except calls.Unreachable:
+            value = None
+        try:
+            result = Result(ev, value)
+            outputs = result.outputs()
+        except Exception as error:
+            locate(error, [ev.returned] if ev.returned else [])
+            raise
+    graph = Lowering(ev.home, ev.names).graph(ev.root, outputs)
+    if uses_rules(graph):
+        rules = ev.outside.constant(bprop_getters)
+        ev.outside.require(f"{rules}.version == {bprop_getters.version}", "gradient rules")
+    guard, source = ev.outside.guard(n_args)
+    history = [Stage("evaluate", graph, perf_counter() - start)]
+    graph_function, more = _compile_graph(graph)
+    return Compiled(
+        history + more, guard, source, result.structure, result.places, ev.commits.targets,
+        result.writes, list(ev.outside.tensors), graph_function,
+    )  # fmt: skip
+
+
+def _argument_names(
+    function: Callable, args: tuple, kwargs: dict, leaves: list[Tensor]
+) -> list[str]:
+    """A name for each Tensor among the arguments: its parameter's, numbered within containers."""
+    code = getattr(_plain_function(function), "__code__", None)
+    positional = list(code.co_varnames[: code.co_argcount]) if code else []
+    if positional[:1] == ["self"] and len(args) < len(positional):
+        positional = positional[1:]
+    names: list[str] = []
+    for i, value in enumerate([*args, *kwargs.values()]):
+        if i >= len(args):
+            base = list(kwargs)[i - len(args)]
+        else:
+            base = positional[i] if i < len(positional) else f"arg{i}"
+        inner, _ = flatten(value, is_tensor)
+        alone = len(inner) == 1 and is_tensor(value)
+        names += [base] if alone else [f"{base}_{j}" for j in range(len(inner))]
+    return names
+
+
+def _plain_function(function: Any) -> Any:
+    """The Python function behind a method, a Cell, a jitted function or a gradient."""
+    for attribute in ("__wrapped_function__", "fn", "__func__", "construct"):
+        inner = getattr(function, attribute, None)
+        if inner is not None and not isinstance(function, types.FunctionType):
+            return _plain_function(inner)
+    return function
+
+
+def _as_seen(ev: Evaluator, value: Any) -> Any:
+    """An argument as the program sees it: what it cannot write is marked, objects are guarded."""
+    if isinstance(value, (Tensor, type(None), bool, int, float, str, bytes)):
+        return value
+    if isinstance(value, tuple):
+        return tuple.__new__(type(value), [_as_seen(ev, v) for v in value])
+    if type(value) is list:
+        value[:] = [_as_seen(ev, v) for v in value]
+    elif type(value) is dict:
+        value.update({k: _as_seen(ev, v) for k, v in value.items()})
+    else:
+        code = ev.outside.constant(value)
+        return ev.homed(ev.outside.capture(value, code, False, f"a {type(value).__name__}"))
+    ev.outside.old[id(value)] = "an argument"
+    ev.alive.append(value)
+    return value
+
+
+def _needs_constant(ev: Evaluator, error: NeedConstant) -> TypeError:
+    """The user's error for a run-time value where a graph needs a constant."""
+    out = TypeError(f"{error} cannot be known when the graph is compiled")
+    for note in getattr(error, "__notes__", ()):
+        out.add_note(note)
+    return out
+
+
+class Result:
+    """What a function returned and wrote, as outputs of its graph; see Compiled."""
+
+    def __init__(self, ev: Evaluator, value: Any):
+        self.ev = ev
+        value = ev.readable(value, "the result")
+        ev.homed(None)
+        self.values: list[Any] = []  # outputs: Tensors, Scalars, and new values of Tensors
+        leaves, self.structure = flatten(value, lambda v: isinstance(v, (Tensor, Scalar)))
+        self.check(self.structure)
+        self.places = [self.place(leaf) for leaf in leaves]
+        self.writes = [(n, self.place(v)) for n, v in ev.commits.attributes()]
+        for number, node in ev.commits.tensors():
+            self.values.append(node)
+            self.writes.append((number, ~(len(self.values) - 1)))
+
+    def place(self, leaf: Any) -> int:
+        """Where a leaf is found; a Tensor that appears twice is one output, and one object."""
+        known = [i for i, v in enumerate(self.values) if v is leaf]
+        if not known:
+            self.values.append(leaf)
+        number = self.ev.outside.number(leaf)
+        if number is not None:
+            return number
+        if isinstance(leaf, Parameter):
+            raise UnsupportedError("a Parameter cannot be made in a compiled function")
+        return ~(known[0] if known else len(self.values) - 1)
+
+    def outputs(self) -> list[Node]:
+        """The outputs, and the last Token if there are effects."""
+        nodes = [self.ev.node_of(v) for v in self.values]
+        token = self.ev.world.slots["token"]
+        return nodes if isinstance(token, ValueNode) else [*nodes, token]
+
+    def check(self, structure: Structure) -> None:
+        """Refuse to return what a graph cannot: functions, texts, objects made here."""
+        if isinstance(structure, Constant):
+            self.check_constant(structure.value)
+        elif isinstance(structure, Container):
+            if structure.kind is Text:
+                raise UnsupportedError(
+                    "a compiled function cannot return a string that depends on Tensors: print it, "
+                    "or return the Tensors"
+                )
+            for item in structure.items:
+                self.check(item)
+
+    def check_constant(self, value: Any) -> None:
+        refuse_choice(value, "the result")
+        if callable(value) and not isinstance(value, type):
+            raise UnsupportedError(
+                "a compiled function cannot return a function: return what it computes"
+            )
+        mutable = isinstance(value, (set, np.ndarray, Lazy)) or id(value) in self.ev.outside.old
+        if mutable or id(value) in self.ev.births:
+            kind = "iterator" if isinstance(value, Lazy) else type(value).__name__
+            raise UnsupportedError(
+                f"a compiled function cannot return an object of type {kind}: return Tensors, "
+                "numbers and strings, or tuples, lists and dicts of them"
+            )
+
+
+def _compile_graph(graph: FuncGraph) -> tuple[GraphFunction, list[Stage]]:
+    """Expand gradients, optimise and plan a graph; every stage that changed it is kept."""
+    last = perf_counter()
+    function = GraphFunction(expand_grad(graph))
+    stages = [Stage("grad", function.graph, perf_counter() - last)]
+    log: list[Fire] = []
+    n_logged = 0
+
+    def keep(name: str, before: FuncGraph, after: FuncGraph) -> None:
+        nonlocal last, n_logged
+        now = perf_counter()
+        if after is not before:
+            number = len(stages)
+            stages.append(Stage(f"optimize_{number:02d}_{name}", after, now - last, log[n_logged:]))
+        last, n_logged = now, len(log)
+
+    last = perf_counter()
+    optimized = optimize(function.graph, log, keep)
+    function.__dict__["plan"] = compile_plan(optimized)
+    stages.append(Stage("optimized", optimized, perf_counter() - last))
+    return function, stages
+
+
+def graph_of_rule(rule: Callable, abstracts: list[Abstract]) -> FuncGraph:
+    """The graph of a user's gradient rule; an int stands where it returns None."""
+    ev = Evaluator(getattr(rule, "__name__", "bprop"))
+    with handled_by(ev):
+        args = []
+        for i, abstract in enumerate(abstracts):
+            param = ParameterNode(f"x{i}", abstract)
+            ev.root.params.append(param)
+            ev.home[id(param)] = ev.root
+            args.append(wrap(param))
+        value = ev.call(rule, args, {})
+        items = value if isinstance(value, (tuple, list)) else (value,)
+        outputs = [ev.node_of(0 if v is None else v) for v in items]
+    if ev.outside.params:
+        raise UnsupportedError("a gradient rule must not use Tensors other than its arguments")
+    return Lowering(ev.home, ev.names).graph(ev.root, outputs)

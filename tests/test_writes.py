@@ -1,0 +1,606 @@
+"""What a compiled function writes of the Python world: what PyNative mode writes, in program order,
+also if the call fails half-way; what no graph can write is refused.
+
+The asserts below are part of compiled programs: PYTEST_DONT_REWRITE.
+"""
+
+import contextlib
+import io
+import types
+
+import numpy as np
+import pytest
+from differential import Outcome
+from helpers import assert_same
+
+import minispore as ms
+from minispore import Parameter, Tensor, nn, ops
+
+
+def vector(*values):
+    return Tensor(np.array(values or (1, 2, 3), np.float32))
+
+
+# ------------------------------------------------------------------------------- writes
+
+
+class State(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.p = Parameter(vector(), name="p")
+        self.q = Parameter(vector(10, 20, 30), name="q")
+        self.h = vector(0, 0, 0)
+        self.tensors = [vector(1, 1, 1)]
+        self.optimizer = nn.Momentum([self.p], 0.5, 0.9)
+
+    def tensors_now(self):
+        found = {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
+        optimizer = self.optimizer.get_parameters()
+        return {**found, "list": self.tensors[0], **{f"o.{p.name}": p for p in optimizer}}
+
+
+class Run(Outcome):
+    """Two calls of ``body(state, x)`` with what they left."""
+
+    def __init__(self, body, compiled, x):
+        self.net, self.x = State(), x.copy()
+        call = lambda x: body(self.net, x)  # noqa: E731
+        call = ms.jit(call) if compiled else call
+        self.outcomes = []
+        for _ in range(2):
+            outcome = Outcome(lambda: call(self.x), ())
+            now = self.net.tensors_now()
+            outcome.state = [self.x.asnumpy().copy(), *(t.asnumpy().copy() for t in now.values())]
+            self.outcomes.append((outcome, [(k, type(t)) for k, t in now.items()]))
+
+
+def writes_alike(body, x=None):
+    """Assert that both modes return, print, raise and leave the same."""
+    x = vector() if x is None else x
+    runs = [Run(body, compiled, x) for compiled in (True, False)]
+    for (actual, kinds), (expected, expected_kinds) in zip(
+        *(r.outcomes for r in runs), strict=True
+    ):
+        actual.assert_like(expected, 1.0)
+        assert_same(actual.state, expected.state)
+        assert kinds == expected_kinds
+    return runs[0]
+
+
+def assigns(net, x):
+    ops.assign(net.p, x)
+    return net.p * 2
+
+
+def adds(net, x):
+    net.p += x
+    q = net.q
+    q -= 1
+    return net.p * 1 + q
+
+
+def writes_items(net, x):
+    net.p[0] = 9.0
+    y = net.p * 1
+    net.p[1] = x[2]
+    return y
+
+
+def sets_data(net, x):
+    net.p.set_data(x)
+    net.q.data = x * 2
+    return net.p * net.q
+
+
+def sets_attributes(net, x):
+    net.p = x * 2
+    net.h = x * 3
+    net.fresh = net.h + 1
+    net.h[0] = 100.0
+    return net.h + net.fresh
+
+
+def optimizes(net, x):
+    net.optimizer((x,))
+    net.optimizer((x * 2,))
+    return net.p * 1
+
+
+def writes_arguments(net, x):
+    x[0] = 5.0
+    y = x * 2
+    x.add_(1)
+    x.mul_(y)
+    x.copy_(x + 1)
+    return y
+
+
+def writes_in_containers(net, x):
+    net.tensors[0][0] = 55.0
+    for p in [net.p, net.q]:
+        p += x
+    return net.tensors[0] * 1
+
+
+def swaps(net, x):
+    old = net.p * 1
+    ops.assign(net.p, net.q)
+    ops.assign(net.q, old)
+    return net.p - net.q
+
+
+def writes_one_tensor_by_two_names(net, x):
+    y = net.h
+    y[0] = 1.0
+    net.h[1] = y[0] + 1
+    net.h = net.h + x
+    y[2] = 7.0
+    return y * 1
+
+
+def shares_what_it_writes(net, x):
+    y = x * 2
+    net.h = y
+    net.fresh = y
+    return y
+
+
+def stores_its_argument(net, x):
+    net.h = x
+    x[0] = 3.0
+    return net.h
+
+
+def stores_a_parameter(net, x):
+    net.h = net.q
+    net.h += 1
+    return net.q * 1
+
+
+def replaces_a_parameter(net, x):
+    net.p = net.q
+    net.p += x
+    return net.p
+
+
+def writes_in_an_arm(net, x):
+    if x.sum() > 5:
+        net.p += 1
+        net.h = x * 2
+        x[0] = 9.0
+    else:
+        net.q += 1
+        net.h = net.h - 1
+    return net.h * x
+
+
+def writes_in_one_arm(net, x):
+    if x.sum() < 5:
+        net.h = x * 2
+    elif x.sum() > 100:
+        net.q += x
+    return net.h + net.q
+
+
+def writes_in_a_loop(net, x):
+    i = x[0] * 1
+    while i < 5:
+        net.p += i
+        i = i + 1
+        net.h = net.h + net.p
+        x[1] = x[1] + i
+    return i
+
+
+def writes_in_a_long_loop(net, x):
+    for i in range(40):
+        net.p += i
+        net.h = net.h + x
+    return net.p * 1
+
+
+def writes_in_a_loop_that_is_left(net, x):
+    for _ in range(30):
+        net.p += x
+        if net.p.sum() > 50:
+            net.q += 1
+            break
+        net.h = net.h + 1
+    return net.h
+
+
+def prints_between(net, x):
+    print(net.p.value(), x)
+    net.p += 1
+    print(net.p, net.p.value())
+    net.h = x
+    net.p[0] = 0
+    print(net.h, net.p * 1)
+    return x
+
+
+def returns_what_it_wrote(net, x):
+    return ops.assign_add(net.p, x), net.q, net.p
+
+
+def reads_old_values_later(net, x):
+    a = net.p * 2
+    net.p += 1
+    b = net.p * 2
+    net.p.zero_()
+    return a, b, net.p * 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        assigns, adds, writes_items, sets_data, sets_attributes, optimizes, writes_arguments,
+        writes_in_containers, swaps, writes_one_tensor_by_two_names, shares_what_it_writes,
+        stores_its_argument, stores_a_parameter, replaces_a_parameter, writes_in_an_arm,
+        writes_in_one_arm, writes_in_a_loop, writes_in_a_long_loop, writes_in_a_loop_that_is_left,
+        prints_between, returns_what_it_wrote, reads_old_values_later,
+    ],
+)  # fmt: skip
+def test_writes(body):
+    writes_alike(body)
+    writes_alike(body, vector(-1, -2, -3))
+    writes_alike(body, vector(100, 1, 1))
+
+
+def test_what_is_written_and_returned_is_one_object():
+    net, x = State(), vector()
+    result = ms.jit(lambda x: shares_what_it_writes(net, x))(x)
+    assert result is net.h is net.fresh
+    assert ms.jit(lambda x: stores_its_argument(net, x))(x) is x is net.h
+    assert ms.jit(lambda x: stores_a_parameter(net, x))(x) is not net.q
+    assert net.h is net.q
+    ms.jit(lambda x: replaces_a_parameter(net, x))(x)
+    assert net.p is net.q
+
+
+def test_what_is_written_shares_no_memory():
+    net, x = State(), vector()
+
+    @ms.jit
+    def f(x):
+        ops.assign(net.p, x)
+        ops.assign(net.q, net.p)
+        net.h = x + 0
+        return net.p * 1
+
+    result = f(x)
+    for i, t in enumerate([x, net.p, net.q, net.h, result]):
+        t.asnumpy()[...] = i
+    assert [float(t[0]) for t in (x, net.p, net.q, net.h, result)] == [0, 1, 2, 3, 4]
+
+
+def test_setters_are_called():
+    class Model:
+        def __init__(self):
+            self._h = vector()
+            self.log = {}
+
+        @property
+        def h(self):
+            return self._h * 10
+
+        @h.setter
+        def h(self, value):
+            self._h = value + 1
+
+        def __setattr__(self, name, value):
+            object.__setattr__(self, name, value if name != "g" else value * 100)
+
+    def step(model, x):
+        model.h = x
+        model.g = x
+        return model.h + model.g
+
+    models = Model(), Model()
+    compiled = ms.jit(step)
+    for _ in range(2):
+        assert_same(compiled(models[0], vector()), step(models[1], vector()))
+        assert_same(models[0].h, models[1].h)
+        assert_same(models[0].g, models[1].g)
+
+
+def test_set_item_reached_through_a_cell_s_list_and_module():
+    module = types.ModuleType("module")
+    module.t = vector()
+
+    def f(x):
+        module.t[0] = x[1]
+        return module.t * 1
+
+    assert_same(ms.jit(f)(vector()), np.array([2, 2, 3], np.float32))
+    assert_same(module.t, np.array([2, 2, 3], np.float32))
+
+
+@pytest.mark.parametrize(
+    ("body", "match"),
+    [
+        (lambda net, x: setattr(net, "n", 1), "'n' of State is older"),
+        (lambda net, x: setattr(net, "h", None), "'h' of State is older"),
+        (lambda net, x: setattr(net, "h", (x, x)), "'h' of State is older"),
+        (lambda net, x: setattr(net, "tensors", [x]), "'tensors' of State is older"),
+        (lambda net, x: setattr(net, "child", nn.ReLU()), "'child' of State is older"),
+        (lambda net, x: setattr(net, "p", None), "'p' of State is older"),
+        (lambda net, x: setattr(net, "optimizer", x), "'optimizer' of State is older"),
+        (lambda net, x: setattr(State, "shared", x), "'shared' of State"),
+        (
+            lambda net, x: setattr(net.p, "requires_grad", False),
+            "'requires_grad' of Parameter optim",
+        ),
+        (lambda net, x: setattr(net.p, "name", "z"), "'name' of Parameter optimizer.p"),
+        (lambda net, x: setattr(net.p, "tag", 3), "'tag' of Parameter optimizer.p"),
+        (lambda net, x: net.tensors.append(x), "'net.tensors' is older"),
+        (lambda net, x: net.__dict__.update(h=x), "is older"),
+        (lambda net, x: object.__setattr__(net, "n", 1), "'n' of State is older"),
+        (lambda net, x: net.set_train(), "'phase' of State is older"),
+    ],
+)
+def test_writes_that_no_graph_can_do(body, match):
+    net, x = State(), vector()
+    before = dict(vars(net)), [t.asnumpy().copy() for t in net.tensors_now().values()]
+
+    def f(x):
+        net.p += 1
+        net.h = x
+        return body(net, x)
+
+    with pytest.raises(TypeError, match=match) as caught:
+        ms.jit(f)(x)
+    assert __file__ in "".join(caught.value.__notes__)
+    assert dict(vars(net)) == before[0]
+    assert_same([t.asnumpy() for t in net.tensors_now().values()], before[1])
+    assert (net.p.name, net.p.requires_grad, net.training) == ("optimizer.p", True, False)
+    assert not hasattr(State, "shared")
+
+
+def writes_a_new_attribute_in_one_arm(net, x):
+    if x.sum() > 5:
+        net.fresh = x
+    return x
+
+
+def writes_two_types(net, x):
+    if x.sum() > 5:
+        net.h = x[:2]
+    return x
+
+
+def writes_a_new_attribute_in_a_loop(net, x):
+    i = x[0] * 1
+    while i < 5:
+        net.fresh = i
+        i = i + 1
+    return i
+
+
+@pytest.mark.parametrize(
+    ("body", "match"),
+    [
+        (writes_a_new_attribute_in_one_arm, "'fresh' is new, and written in one arm only"),
+        (writes_two_types, "State.h"),
+        (writes_a_new_attribute_in_a_loop, "'fresh' is new, and written in one arm only"),
+    ],
+)
+def test_attributes_whose_type_a_tensor_decides(body, match):
+    net = State()
+    with pytest.raises(TypeError, match=match) as caught:
+        ms.jit(lambda x: body(net, x))(vector())
+    assert __file__ in "".join(caught.value.__notes__)
+    assert not hasattr(net, "fresh")
+
+
+# --------------------------------------------------------------- failures while the graph runs
+
+
+def asserts(net, x):
+    net.p += 1
+    print("before")
+    assert x.sum() < 0, "the sum is positive"
+    print("after")
+    net.q += 1
+    return x
+
+
+def raises(net, x):
+    net.p += 1
+    if x.sum() > 0:
+        net.h = x
+        raise ValueError("the sum is", x.sum())
+    net.q += 1
+    return x
+
+
+def indexes(net, x):
+    net.h = x * 2
+    net.fresh = x
+    y = x[Tensor([7])]
+    net.h = x * 3
+    return y
+
+
+def divides(net, x):
+    net.p += 1
+    n = int(x[0]) - 1
+    m = 5 // n
+    net.q += m
+    return x
+
+
+def divides_for_nothing(net, x):
+    net.p += 1
+    1.0 / (float(x[0]) - 1)
+    print("after")
+    net.q += 1
+    return x
+
+
+def makes_an_int(net, x):
+    net.p += 1
+    int(x[0] * float("inf"))
+    net.q += 1
+    return x
+
+
+def divides_ints(net, x):
+    net.p += 1
+    y = x.astype(ms.int32) // 0
+    net.q += 1
+    return y
+
+
+def raises_in_an_unrolled_loop(net, x):
+    for i in range(3):
+        net.p += 1
+        if x[0] + i > 2:
+            raise RuntimeError("stop")
+        net.q += 1
+    return x
+
+
+def raises_in_a_loop(net, x):
+    i = x[0] * 1
+    while i < 10:
+        net.p += 1
+        net.h = net.h + i
+        assert i < 4, f"{i} is too much"
+        net.q += 1
+        i = i + 1
+    return x
+
+
+def raises_in_a_called_function(net, x):
+    def inner(v):
+        net.p += v
+        assert v.sum() < 0
+        return v
+
+    net.q += 1
+    y = inner(x)
+    net.q += 1
+    return y
+
+
+def raises_under_grad(net, x):
+    def inner(v):
+        net.h = net.h + 1
+        y = v * net.p
+        assert v.sum() < 0
+        return y
+
+    net.q += 1
+    dx, dp = ms.grad(inner, 0, net.p)(x)
+    net.p -= dp
+    return dx
+
+
+def raises_after_grad(net, x):
+    net.p += 1
+    dp = ms.grad(lambda v: v * net.p * net.p, None, net.p)(x)
+    net.p -= dp
+    assert x.sum() < 0
+    net.p += 100
+    return dp
+
+
+def raises_in_nested_arms(net, x):
+    net.p += 1
+    if x.sum() > 0:
+        net.q += 1
+        if x.sum() > 1:
+            net.q += 5
+            raise KeyError("nested")
+        net.q += 7
+    return x
+
+
+def raises_with_a_written_argument(net, x):
+    x[0] = 9.0
+    net.h = x
+    assert x.sum() < 0
+    x[1] = 9.0
+    return x
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        asserts, raises, indexes, divides, divides_for_nothing, makes_an_int, divides_ints,
+        raises_in_an_unrolled_loop, raises_in_a_loop, raises_in_a_called_function,
+        raises_under_grad, raises_after_grad, raises_in_nested_arms, raises_with_a_written_argument,
+    ],
+)  # fmt: skip
+def test_what_was_written_before_a_failure_stays(body):
+    run = writes_alike(body)
+    assert all(outcome.error is not None for outcome, _ in run.outcomes)
+
+
+def test_the_attribute_is_the_argument_after_a_failure_too():
+    net, x = State(), vector()
+    with pytest.raises(AssertionError):
+        ms.jit(lambda x: raises_with_a_written_argument(net, x))(x)
+    assert net.h is x
+
+
+# --------------------------------------------------------------- evaluation touches nothing
+
+
+class Recorder(nn.Cell):
+    """Everything that an evaluation might touch."""
+
+    def __init__(self):
+        super().__init__()
+        self.p = Parameter(vector(), name="p")
+        self.h = vector()
+        self.items = [1, [vector()]]
+        self.table = {"a": {"b": 1}}
+
+
+def test_a_failed_compilation_leaves_nothing_behind():
+    net, x = Recorder(), vector()
+    before = [net.p.asnumpy().copy(), net.h.asnumpy().copy(), x.asnumpy().copy()]
+
+    @ms.jit
+    def f(x):
+        net.p += 1
+        net.h = x
+        x[0] = 5.0
+        print("never")
+        net.items[1][0].add_(1)
+        items = list(net.items)
+        items.append(net.h)
+        if x.sum() > 0:
+            net.p[0] = 7.0
+        for _ in range(20):
+            net.p += 1
+        return x.no_such_method()
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), pytest.raises(AttributeError):
+        f(x)
+    assert out.getvalue() == ""
+    assert f.compile_count == 0
+    assert_same([net.p.asnumpy(), net.h.asnumpy(), x.asnumpy()], before)
+    assert net.items[0] == 1 and len(net.items) == 2 and net.table == {"a": {"b": 1}}
+    assert_same(net.items[1][0], np.array([1, 2, 3], np.float32))
+
+
+def test_a_trial_that_is_given_up_leaves_nothing_behind():
+    """A loop that is tried as a While, and unrolled after all."""
+    net = State()
+
+    @ms.jit
+    def f(x):
+        sizes = []
+        for i in range(20):
+            net.p += i
+            net.fresh = net.p * 1
+            sizes.append(x[: i % 3].shape)
+        return sizes
+
+    assert f(vector()) == [(i % 3,) for i in range(20)]
+    assert_same(net.p, np.array([191, 192, 193], np.float32))
+    assert_same(net.fresh, net.p)
