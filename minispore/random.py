@@ -35,11 +35,11 @@ def set_seed(seed: int) -> None:
         raise TypeError(f"the seed must be an int, not {type(seed).__name__}")
     if seed < 0:
         raise ValueError(f"the seed must not be negative, but is {seed}")
-    for listener in _listeners:
-        listener(seed)  # first: it may refuse
     _seed = seed
     _generator = np.random.Generator(np.random.Philox(seed))
     np.random.seed(seed % 2**32)
+    for listener in _listeners:
+        listener(seed)
 
 
 def get_seed() -> int | None:

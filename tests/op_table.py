@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import random_reference
 
 from minispore import dtype as dt
 from minispore.primitive import REGISTRY, Primitive, apply
@@ -560,6 +561,29 @@ for _shape, _axis in (((2, 3), 1), ((2, 3), 0), ((3,), 0), ((2, 1), 1), ((0, 3),
                         lambda x, a=_axis: _softmax(x, a), factor=2))
     row("LogSoftmax", Case(prim("LogSoftmax", axis=_axis), (floats(*_shape),),
                            lambda x, a=_axis: np.log(_softmax(x, a)), factor=4))
+
+# ------------------------------------------------------------------------------ random numbers
+
+_state = np.array([2**40 + 7, 2**33 + 5], np.uint64)
+for _dtype, _digits in ((dt.float16, 11), (dt.bfloat16, 8), (dt.float32, 24), (dt.float64, 53)):
+    _wide = 53 if _dtype is dt.float64 else 24
+    for _shape in ((), (5,), (2, 3), (0, 2)):
+        row("UniformReal", Case(
+            prim("UniformReal", shape=_shape, dtype=_dtype), (_state,),
+            lambda s, n=_shape, d=_digits: random_reference.unit(s, n, d), 0, result=_dtype,
+        ))
+        row("StandardNormal", Case(
+            prim("StandardNormal", shape=_shape, dtype=_dtype), (_state,),
+            lambda s, n=_shape, d=_wide: random_reference.normal(s, n, d), 0,
+            result=_dtype,
+        ))
+for _dtype, _low, _high in ((dt.int64, -3, 10), (dt.int8, -128, 127), (dt.uint8, 0, 255)):
+    row("UniformInt", Case(
+        prim("UniformInt", shape=(2, 5), dtype=_dtype),
+        (_state, np.array(_low, _dtype.numpy), np.array(_high, _dtype.numpy)),
+        lambda s, low, high: random_reference.integers(s, (2, 5), int(low), int(high)), 0,
+        result=_dtype,
+    ))
 
 # -------------------------------------------------------------------- numbers and the graph's own
 

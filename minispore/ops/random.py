@@ -32,7 +32,6 @@ from minispore.primitive import (
     as_tensor,
     eager_handler,
     is_number,
-    is_tracing,
 )
 from minispore.random import get_seed, on_set_seed, random_bits, random_unit
 
@@ -67,10 +66,6 @@ def random_state(seed: Any = None) -> Any:
 
 
 def _restart(seed: int) -> None:
-    if is_tracing():
-        raise RuntimeError(
-            "set_seed in a compiled function would run only when that is compiled: call it before"
-        )
     for own, state in _streams.items():
         eager_handler().write(state, _beginning(own, seed))
 

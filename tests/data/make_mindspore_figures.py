@@ -9,6 +9,7 @@ It writes, beside itself,
     mindspore_mlp.npz      50 training steps of a small MLP with three optimizers
     mindspore_optim.npz    four steps of one parameter under many settings of the optimizers
     mindspore_layers.npz   values and gradients of layers and losses
+    mindspore_norm.npz     normalization and embedding, in training or not; training with them
     mindspore_ckpt.npz     the bytes of a checkpoint with a Tensor of each dtype
 """
 
@@ -149,6 +150,85 @@ def make_layers() -> None:
     np.savez_compressed(HERE / "mindspore_layers.npz", **found)
 
 
+# ------------------------------------------------------------------ normalization and embedding
+
+NORMS = {
+    "BatchNorm1d(3)": (4, 3),
+    "BatchNorm1d(3, 1e-3, 0.5)": (4, 3, 2),
+    "BatchNorm1d(3, use_batch_statistics=True)": (4, 3),
+    "BatchNorm1d(3, use_batch_statistics=False)": (4, 3),
+    "BatchNorm2d(3)": (2, 3, 2, 4),
+    "BatchNorm2d(2, momentum=0.0)": (3, 2, 1, 1),
+    "LayerNorm((4,))": (3, 4),
+    "LayerNorm([4], epsilon=1e-2)": (2, 3, 4),
+    "LayerNorm((3, 4), 1, 1)": (2, 3, 4),
+    "LayerNorm((4,), 1, -1)": (2, 3, 4),
+}
+
+
+def make_norm() -> None:
+    """For each cell, in training and not: a call with one input, then gradients with another."""
+    global rng
+    rng = np.random.default_rng(1)
+    found = {}
+    for text, shape in NORMS.items():
+        for training in (False, True):
+            found |= figures_of(f"{text} {training}", eval(f"nn.{text}"), training, shape)
+    for text in ("Embedding(6, 3)", "Embedding(6, 3, True)"):
+        cell, ids = eval(f"nn.{text}"), np.array([[1, 5], [0, 1]], np.int32)
+        table, sens = floats(6, 3), floats(2, 2, 3)
+        cell.embedding_table.set_data(Tensor(table))
+        grad_fn = ms.ops.GradOperation(get_by_list=True, sens_param=True)
+        (gradient,) = grad_fn(cell, cell.trainable_params())(Tensor(ids), Tensor(sens))
+        figures = {"ids": ids, "table": table, "sens": sens, "gradient": gradient.asnumpy()}
+        figures["output"] = cell(Tensor(ids)).asnumpy()
+        found |= {f"{text} {key}": value for key, value in figures.items()}
+    np.savez_compressed(HERE / "mindspore_norm.npz", **found, **trained_with_norms())
+
+
+def figures_of(prefix: str, cell: nn.Cell, training: bool, shape: tuple[int, ...]) -> dict:
+    """`start` and `end` are all Parameters before and after, flattened, in their order."""
+    for p in cell.get_parameters():
+        p.set_data(Tensor(np.abs(floats(*p.shape)) + np.float32(0.1)))
+    cell.set_train(training)
+    start = [p.asnumpy().copy().ravel() for p in cell.get_parameters()]
+    x1, x2, sens = floats(*shape), floats(*shape) * 2 + np.float32(1), floats(*shape)
+    output = cell(Tensor(x1)).asnumpy()
+    grad_fn = ms.ops.GradOperation(get_all=True, get_by_list=True, sens_param=True)
+    (dx,), (dgamma, dbeta) = grad_fn(cell, cell.trainable_params())(Tensor(x2), Tensor(sens))
+    end = [p.asnumpy().ravel() for p in cell.get_parameters()]
+    figures = {
+        "x1": x1, "x2": x2, "sens": sens, "output": output, "dx": dx.asnumpy(),
+        "dgamma": dgamma.asnumpy(), "dbeta": dbeta.asnumpy(), "start": np.concatenate(start),
+        "end": np.concatenate(end),
+    }  # fmt: skip
+    return {f"{prefix} {key}": value for key, value in figures.items()}
+
+
+def trained_with_norms() -> dict:
+    """The losses of 20 steps of a net with both kinds of normalization, then what it predicts."""
+    x, labels = floats(20, 16, 6), rng.integers(0, 3, (20, 16)).astype(np.int32)
+    net = nn.SequentialCell(
+        nn.Dense(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.LayerNorm((8,)), nn.Dense(8, 3)
+    )
+    for p in net.trainable_params():
+        if p.ndim == 2 or "bias" in p.name:
+            p.set_data(Tensor(floats(*p.shape) / 2))
+    start = {f"start {p.name}": p.asnumpy().copy() for p in net.trainable_params()}
+    loss_fn, optimizer = nn.CrossEntropyLoss(), nn.Momentum(net.trainable_params(), 0.05, 0.9)
+    net.set_train()
+    grad_fn = ms.value_and_grad(lambda x, y: loss_fn(net(x), y), None, optimizer.parameters)
+    losses = []
+    for inputs, targets in zip(x, labels, strict=True):
+        loss, grads = grad_fn(Tensor(inputs), Tensor(targets))
+        optimizer(grads)
+        losses.append(loss.asnumpy())
+    predicted = net.set_train(False)(Tensor(x[0])).asnumpy()
+    moving = {f"end {p.name}": p.asnumpy() for p in net.untrainable_params()}
+    figures = {"x": x, "labels": labels, "losses": np.array(losses), "predicted": predicted}
+    return start | moving | figures
+
+
 # ---------------------------------------------------------------------------------- checkpoint
 
 DTYPES = ("float16", "float32", "float64", "bfloat16", "bool_", "int8", "int16", "int32", "int64",
@@ -172,3 +252,4 @@ if __name__ == "__main__":
     make_optim()
     make_layers()
     make_checkpoint()
+    make_norm()
