@@ -24,6 +24,7 @@ from minispore.frontend.builtins import BUILTINS
 from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.evaluate import Evaluator
 from minispore.frontend.gradient import call_gradient
+from minispore.ir.interp import debugging
 from minispore.ir.node import FuncGraph
 from minispore.primitive import is_tracing
 from minispore.program import Compiled, compile_call, graph_of_rule, is_tensor
@@ -94,8 +95,14 @@ class JitFunction:
 
     def run(self, args: tuple, kwargs: dict) -> Any:
         """A call, as a graph."""
-        compiled, inputs = self.find(args, kwargs)
-        return compiled.run(inputs)
+        try:
+            compiled, inputs = self.find(args, kwargs)
+            return compiled.run(inputs)
+        except Exception as error:
+            if debugging():
+                raise
+            error.__suppress_context__ = True
+            raise error.with_traceback(None)  # noqa: B904  # its notes show the user's lines
 
     def find(self, args: tuple, kwargs: dict) -> tuple[Compiled, list[Tensor]]:
         """The graph for these arguments, compiled if there is none yet, and its inputs."""

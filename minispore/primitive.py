@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Protocol
 
 from minispore.abstract import Abstract
 from minispore.dtype import DType, promote, promote_scalar
+from minispore.tree import NeedConstant
 
 REGISTRY: dict[str, type[Primitive]] = {}
 
@@ -39,10 +40,6 @@ class ScalarLike:
 
     __slots__ = ()
     kind: type
-
-
-class NeedConstant(Exception):
-    """A value known only at run time was used where a graph needs a constant."""
 
 
 class Primitive:

@@ -13,6 +13,10 @@ from typing import Any
 import numpy as np
 
 
+class NeedConstant(Exception):
+    """A value known only at run time was used where a graph needs a constant."""
+
+
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """A place for leaf number `index`."""
@@ -83,10 +87,7 @@ class Text:
         return "".join(map(str, self.parts))
 
     def _refuse(self, *_: Any) -> Any:
-        raise TypeError(
-            "a string that depends on Tensors is known only when the graph runs: it can be "
-            "printed, raised, formatted and joined, not compared, measured or used as a key"
-        )
+        raise NeedConstant("the content of a string that depends on a Tensor")
 
     __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _refuse  # type: ignore[assignment]
     __len__ = __bool__ = __iter__ = __contains__ = __getitem__ = _refuse

@@ -30,7 +30,7 @@ from minispore.parameter import Parameter
 from minispore.primitive import Primitive
 from minispore.symbolic import Scalar, wrap
 from minispore.tensor import Tensor
-from minispore.tree import Text
+from minispore.tree import Text, flatten
 
 if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
@@ -47,6 +47,8 @@ _PURE = frozenset(
 _MOVES = frozenset("collections itertools functools _functools".split())
 # Mutable types whose changes are journaled.
 _UNDONE = (list, dict, set, collections.OrderedDict, collections.defaultdict)
+
+MOST_ALIKE = 30  # nested calls of a function on equal constants, decided by Tensors
 
 # Modules of this package whose functions act on the program: they must not run while compiling.
 _HOST = frozenset(
@@ -246,17 +248,14 @@ def activate(
     args: list[Any], kwargs: dict[str, Any],
 ) -> Any:  # fmt: skip
     """Run a function's body in a new frame; returns its value."""
-    if len(ev.frames) >= ev.max_depth:
-        raise RecursionError(
-            f"{code.name} is called {ev.max_depth} deep while compiling: a recursion must be "
-            "ended by a constant (set_context(max_call_depth=...) allows more)"
-        )
+    this_call = _refuse_endless(ev, code, args, kwargs)
     env = ev.born(Env(parent, code.local))
     env.slots.update(bind(ev, function, code, args, kwargs))
     for name, value in env.slots.items():
         ev.name_value(value, name)
     origin = ev.origin
-    ev.frames.append(Frame(code, env, owner, fence.location(code.node, code)))
+    where = fence.location(code.node, code)
+    ev.frames.append(Frame(code, env, owner, where, this_call, ev.region))
     try:
         value = _body(ev, code)
     except (Peel, Unreachable):
@@ -268,6 +267,25 @@ def activate(
         ev.frames.pop()
         ev.origin = origin
     return value
+
+
+def _refuse_endless(ev: Evaluator, code: Code, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """What is called; RecursionError if nothing that is known while compiling can end it."""
+    leaves, structure = flatten((args, kwargs), lambda v: isinstance(v, (Tensor, Scalar)))
+    this_call = (code.node, structure, tuple(map(exits.type_name, leaves)))
+    same = [f for f in ev.frames if f.code.node is code.node and f.call == this_call]
+    inner = itertools.takewhile(lambda r: r is not same[0].region, ev.region.ancestors())
+    if len(same) >= MOST_ALIKE and any(r.kind == "arm" for r in inner):
+        raise RecursionError(
+            f"{code.name} calls itself again and again with equal constants: a recursion that only "
+            "a Tensor ends cannot be part of a compiled graph: write a while loop"
+        )
+    if len(ev.frames) >= ev.max_depth:
+        raise RecursionError(
+            f"{code.name} is called {ev.max_depth} deep while compiling: a recursion must be "
+            "ended by a constant (set_context(max_call_depth=...) allows more)"
+        )
+    return this_call
 
 
 def _body(ev: Evaluator, code: Code) -> Any:
@@ -381,7 +399,7 @@ def _make_object(ev: Evaluator, cls: Any, args: list[Any], kwargs: dict[str, Any
         return _make_dataclass(ev, cls, args, kwargs)
     if cls.__new__ is not object.__new__:
         raise UnsupportedError(f"objects of class '{cls.__name__}' cannot be made in a graph")
-    obj = ev.born(object.__new__(cls))
+    obj = ev.new_object(cls)
     ev.outside.special_methods(cls)
     if isinstance(init, types.FunctionType):
         call(ev, init, [obj, *args], kwargs)
@@ -399,10 +417,9 @@ def _make_dataclass(ev: Evaluator, cls: Any, args: list[Any], kwargs: dict[str, 
     """Run the generated ``__init__`` as it is, but evaluate ``__post_init__`` from source."""
     later: list[tuple] = []
     body = {"__post_init__": lambda self, *rest: later.append(rest), "__slots__": ()}
-    obj: Any = object.__new__(type(cls.__name__, (cls,), body))
+    obj: Any = ev.new_object(type(cls.__name__, (cls,), body))
     cls.__init__(obj, *args, **kwargs)
     obj.__class__ = cls
-    ev.born(obj)
     for rest in later:
         call(ev, cls.__post_init__, [obj, *rest], {})
     return obj
@@ -562,15 +579,13 @@ def explicit(ev: Evaluator, region: Region, values: list[Any], name: str) -> lis
 
 def result_nodes(ev: Evaluator, value: Any) -> list[Node]:
     """The nodes of a result: one Tensor, or a (nested) tuple or list of them."""
-    from minispore.tree import flatten
-
     leaves, _ = flatten(value, lambda v: isinstance(v, (Tensor, Scalar)))
     return [ev.node_of(v) for v in leaves]
 
 
 def _build_bprop(ev: Evaluator, cell: Any, owner: CallNode, inputs: list[Any], value: Any) -> None:
     from minispore.autodiff.tape import checked
-    from minispore.tree import flatten, unflatten
+    from minispore.tree import unflatten
 
     custom = owner.custom
     assert custom is not None

@@ -33,7 +33,7 @@ from minispore.frontend.merge import Merge
 from minispore.ir.interp import interpret
 from minispore.ir.node import CNode, FuncGraph, Node, ValueNode, toposort
 from minispore.primitive import REGISTRY, Primitive, apply
-from minispore.symbolic import NeedConstant, Scalar, scalar_op
+from minispore.symbolic import Scalar, scalar_op
 from minispore.tensor import Tensor
 from minispore.tree import Text, flatten
 
@@ -56,8 +56,7 @@ def truth(ev: Evaluator, value: Any) -> Condition:
         )
     if isinstance(value, (Choice, Conflict)):
         return truth(ev, is_true_choice(ev, value))
-    if isinstance(value, Text):
-        raise NeedConstant("the truth of a string that is known only at run time")
+    refuse_size(value)
     method = getattr(type(value), "__bool__", None) or getattr(type(value), "__len__", None)
     if method is not None and hasattr(method, "__code__"):
         return truth(ev, ev.call(method, [value], {}))
@@ -298,11 +297,9 @@ def branch(ev: Evaluator, condition: Node, arms: list[Arm]) -> Exit:
     fact = known(ev, condition) if isinstance(condition.abstract, AbstractScalar) else condition
     if isinstance(fact, bool):
         return arms[0 if fact else 1]()
-    origin = ev.origin
     results = [_evaluate_arm(ev, condition, k, arm) for k, arm in enumerate(arms)]
     regions = [r for r, _, _ in results]
-    ev.origin = origin
-    owner = SwitchNode(ev.region, origin, condition, regions)
+    owner = SwitchNode(ev.region, ev.origin, condition, regions)
     for region in regions:
         region.owner = owner
     return Merge(ev, owner, results).run()
@@ -310,8 +307,8 @@ def branch(ev: Evaluator, condition: Node, arms: list[Arm]) -> Exit:
 
 def _evaluate_arm(ev: Evaluator, condition: Node, k: int, arm: Arm) -> tuple[Region, Exit, dict]:
     name = ("if_true", "if_false")[k] if k < 2 else f"arm_{k}"
-    region = Region(ev.region, "arm", name, ev.origin)
-    where = ev.frame.where
+    origin, where = ev.origin, ev.frame.where
+    region = Region(ev.region, "arm", name, origin)
     ev.facts.append((condition, k))
     ev.region = region
     try:
@@ -324,7 +321,7 @@ def _evaluate_arm(ev: Evaluator, condition: Node, k: int, arm: Arm) -> tuple[Reg
         ev.region = region.parent  # type: ignore[assignment]
         ev.facts.pop()
         region.roll_back(ev.births)
-    ev.frame.where = where
+    ev.origin, ev.frame.where = origin, where
     return region, exit, changes
 
 

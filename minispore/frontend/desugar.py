@@ -2,7 +2,6 @@
 
     x: int = 3                 ->  x = 3
     a < f() < c                ->  a < (_t0 := f()) and _t0 < c
-    (g(x) for x in xs)         ->  [g(x) for x in xs]
     @d                             def f(...): ...
     def f(...): ...            ->  f = d(f)
     docstrings, annotations    ->  nothing
@@ -13,6 +12,7 @@ Every new node keeps the place of the one it replaces, so errors still point at 
 from __future__ import annotations
 
 import ast
+from itertools import count
 from typing import TypeVar
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=ast.AST)
 
 def desugar(node: FunctionNode) -> FunctionNode:
     """A function in simpler syntax; the tree that is given is left as it is."""
-    plain = _Desugar()
+    plain = _Desugar({n.id for n in ast.walk(node) if isinstance(n, ast.Name)})
     if isinstance(node, ast.Lambda):
         return _placed(ast.Lambda(node.args, plain.visit(node.body)), node)
     body = _without_docstring(node.body)
@@ -55,8 +55,8 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
 class _Desugar(ast.NodeTransformer):
     """Rebuilds what it changes; nodes without sugar inside are shared with the old tree."""
 
-    def __init__(self) -> None:
-        self.temporaries = 0
+    def __init__(self, names: set[str]) -> None:
+        self.fresh = (name for name in map("_t{}".format, count()) if name not in names)
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         fields = {}
@@ -80,17 +80,13 @@ class _Desugar(ast.NodeTransformer):
         for i, (op, right) in enumerate(zip(node.ops, rights, strict=True)):
             again = right
             if i < len(node.ops) - 1 and not isinstance(right, (ast.Constant, ast.Name)):
-                name = f"_t{self.temporaries}"
-                self.temporaries += 1
+                name = next(self.fresh)
                 target = ast.Name(name, ast.Store())
                 right = _placed(ast.NamedExpr(target, right), right)
                 again = _placed(ast.Name(name, ast.Load()), right)
             pairs.append(_placed(ast.Compare(left, [op], [right]), node))
             left = again
         return pairs[0] if len(pairs) == 1 else _placed(ast.BoolOp(ast.And(), pairs), node)
-
-    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.expr:
-        return self.generic_visit(_placed(ast.ListComp(node.elt, node.generators), node))  # type: ignore[return-value]
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt | list[ast.stmt]:
         plain = desugar(node)

@@ -6,6 +6,10 @@ Python prints frames: file, line, function, the source line, a caret.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from minispore.ir.node import Location
 
 _MARK = "_minispore_located"
@@ -13,6 +17,17 @@ _MARK = "_minispore_located"
 
 class UnsupportedError(RuntimeError):
     """A construct that no graph can hold (MindSpore raises RuntimeError for these)."""
+
+
+@contextmanager
+def deep_stack(depth: int) -> Iterator[None]:
+    """Room on Python's stack for evaluating `depth` nested calls of the user's functions."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, 60 * depth + 3000))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def locate(error: BaseException, frames: list[Location]) -> None:
@@ -23,5 +38,7 @@ def locate(error: BaseException, frames: list[Location]) -> None:
         setattr(error, _MARK, True)
     except AttributeError:  # an exception class with __slots__
         return
-    note = "While compiling the graph:\n" + "\n".join(f.shown() for f in frames)
-    error.add_note(note)
+    lines = [f.shown() for f in frames]
+    if len(lines) > 20:
+        lines[5:-10] = [f"  ... {len(lines) - 15} more calls ..."]
+    error.add_note("While compiling the graph:\n" + "\n".join(lines))

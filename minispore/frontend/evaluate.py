@@ -76,12 +76,13 @@ class Evaluator(GraphBuilder):
         self.phase = "forward"
         self.names: dict[int, str] = {}  # id of a node -> what the program calls it
         self.births: dict[int, Region] = {}  # id of an object made here -> its region
+        self.objects: set[int] = set()  # ids of instances of user classes made here
         self.aliased: dict[int, str] = {}  # id of a Tensor that may be one of two: why
         self.overlays: dict[tuple[int, str], Any] = {}  # attributes of older objects written here
         self.alive: list[Any] = []  # keeps ids valid
         self.max_depth = max_depth
         self.returned: Location | None = None  # the last return statement
-        self.keeps_loops = keeps_loops
+        self.unrolled = 16 if keeps_loops else 4096  # iterations before a loop is tried as a While
         self.kept: set[int] = set()  # loops that constants decide and that are no longer unrolled
 
     # ---------------------------------------------------------------------- being a handler
@@ -113,6 +114,12 @@ class Evaluator(GraphBuilder):
         """Note in which region an object (Tensor, list, dict, Env ...) was made."""
         self.births[id(obj)] = self.region
         self.alive.append(obj)
+        return obj
+
+    def new_object(self, cls: type) -> Any:
+        """An instance of a user's class, before its ``__init__``."""
+        obj = self.born(object.__new__(cls))
+        self.objects.add(id(obj))
         return obj
 
     def constant(self, value: Any, dtype: Any) -> Tensor:

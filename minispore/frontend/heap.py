@@ -103,12 +103,17 @@ class Lazy:
 
 @dataclass(slots=True)
 class Frame:
-    """One activation of a user's function; `owner` is the real function whose globals it sees."""
+    """One activation of a user's function; `owner` is the real function whose globals it sees.
+
+    `call` says of what: equal if constants are equal and Tensors of one type; `region` is where.
+    """
 
     code: Code
     env: Env
     owner: types.FunctionType
     where: Location
+    call: Any = None
+    region: Region | None = None
 
 
 class Closure:

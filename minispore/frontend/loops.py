@@ -42,7 +42,7 @@ from minispore.frontend.heap import (
     write_slots,
 )
 from minispore.frontend.lower import zero_node
-from minispore.ir.node import Node, ParameterNode, ValueNode
+from minispore.ir.node import Node, Origin, ParameterNode, ValueNode
 from minispore.symbolic import Scalar, constant_node, scalar_op, wrap
 from minispore.tensor import Tensor
 from minispore.tree import Constant, Container, Structure, flatten, unflatten
@@ -50,7 +50,6 @@ from minispore.tree import Constant, Container, Structure, flatten, unflatten
 if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
 
-UNROLLED = 16  # iterations of a constant loop before it is tried as a While
 LONGEST = 100_000  # iterations of a constant loop that needs its constants
 ENDLESS = 200  # the same of a `while` that ends only if a Tensor says so
 
@@ -65,6 +64,7 @@ class Loop:
     orelse: Arm
     name: str
     key: int  # which statement it is
+    origin: Origin
     trip_count: Callable[[], int | None] = lambda: None
 
 
@@ -74,7 +74,7 @@ def while_loop(ev: Evaluator, node: ast.While) -> Exit:
         ev,
         Loop(
             lambda: ev.truth_of(node.test), lambda: None, lambda: ev.block(node.body),
-            lambda: ev.block(node.orelse), "while", id(node),
+            lambda: ev.block(node.orelse), "while", id(node), ev.origin,
         ),
     )  # fmt: skip
 
@@ -113,7 +113,7 @@ def for_loop(ev: Evaluator, node: ast.For, iterable: Any) -> Exit:
         whole = isinstance(i, int) and isinstance(stop, int)
         return len(range(i, stop, step)) if whole else None
 
-    return run_loop(ev, Loop(test, bind, body, orelse, "for", id(node), trip_count))
+    return run_loop(ev, Loop(test, bind, body, orelse, "for", id(node), ev.origin, trip_count))
 
 
 def _over_items(ev: Evaluator, node: ast.For, iterable: Any, body: Arm, orelse: Arm) -> Exit:
@@ -127,7 +127,7 @@ def _over_items(ev: Evaluator, node: ast.For, iterable: Any, body: Arm, orelse: 
         return found.slots["item"] is not END
 
     bind = lambda: ev.assign(node.target, found.slots["item"])  # noqa: E731
-    return unroll(ev, Loop(more, bind, body, orelse, "for", id(node)))
+    return unroll(ev, Loop(more, bind, body, orelse, "for", id(node), ev.origin))
 
 
 def unroll(ev: Evaluator, loop: Loop) -> Exit:
@@ -185,11 +185,11 @@ def run_loop(
 
 def _is_worth_keeping(ev: Evaluator, loop: Loop, count: int, left: bool, computes: bool) -> bool:
     """Whether to try a loop, of which constants decide the next iteration, as a While."""
-    if count & (count - 1) or not (ev.keeps_loops or left):
+    if count & (count - 1):
         return False
     if not (computes or left):
         return count >= LONGEST // 16
-    return count >= (1 if left else 2 if loop.key in ev.kept else UNROLLED)
+    return count >= (1 if left else 2 if loop.key in ev.kept else ev.unrolled)
 
 
 def _too_long(why: Exception) -> Exception:
@@ -296,6 +296,7 @@ class _LoopBuilder:
     def evaluate(self) -> tuple[WhileNode, Exit | None]:
         """Evaluate condition and body once; the exit, or None if the carry was not stable yet."""
         ev = self.ev
+        ev.origin = self.loop.origin
         region = Region(ev.region, "loop", self.loop.name, ev.origin)
         owner = WhileNode(ev.region, ev.origin, region)
         region.owner = owner
@@ -455,7 +456,7 @@ class _LoopBuilder:
         old_leaves, old_structure = _leaves(before)
         leaves, structure = _leaves(value)
         if structure != old_structure:
-            raise Peel(f"'{slot}' from {type_name(before)} to {type_name(value)}")
+            raise Peel(_how(slot, before, value))
         abstracts = []
         for a, b in zip(old_leaves, leaves, strict=True):
             pair = (_abstract(a), _abstract(b))
@@ -474,8 +475,8 @@ class _LoopBuilder:
         leaves, structure = _leaves(value)
         found = [_abstract(v) for v in leaves]
         if structure != c.structure or found != c.abstracts:
-            kinds = ", ".join(map(str, c.abstracts))
-            raise Peel(f"'{c.slot}' from {kinds} to {type_name(value)}")
+            before = unflatten(c.structure, list(map(str, c.abstracts)))
+            raise Peel(_how(c.slot, before, value))
         return False
 
     def leaves(self, exit: Exit) -> bool:
@@ -517,6 +518,7 @@ class _LoopBuilder:
     def finish(self, owner: WhileNode, exit: Exit) -> Exit:
         """Give the carried slots the loop's results, and say how the loop was left."""
         ev = self.ev
+        ev.origin = self.loop.origin
         if self.code_carried or self.flag is not None:
             owner.trip_count = None
         k = 0
@@ -562,6 +564,15 @@ class _LoopBuilder:
         """True for ``while True``: it ends by break or return only."""
         with _Trial(self.ev):
             return self.loop.test() is True and self.loop.trip_count() is None
+
+
+def _how(slot: Any, before: Any, value: Any) -> str:
+    """How the type of a carried value changes, in an error's words."""
+    if isinstance(before, (list, dict)) and type(before) is type(value):
+        kind = type(before).__name__
+        return f"which {kind} '{slot}' is: write its items in place, or use a tuple"
+    was = before if isinstance(before, str) else type_name(before)
+    return f"'{slot}' from {was} to {type_name(value)}"
 
 
 def _is_leaf(value: Any) -> bool:

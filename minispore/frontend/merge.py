@@ -8,6 +8,7 @@ is read.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from minispore.abstract import AbstractTensor
@@ -133,9 +134,10 @@ class Merge:
             return self.mixed(values, arms)
         if all(isinstance(v, tuple) for v in values):
             return self.tuples(values, arms)
-        if all(isinstance(v, (list, dict)) for v in values):
+        own = [id(v) in self.ev.objects for v in values]
+        if all(isinstance(v, (list, dict)) for v in values) or all(own):
             return self.containers(values, arms)
-        if all(can_be_chosen(v) for v in values):
+        if all(o or can_be_chosen(v) for o, v in zip(own, values, strict=True)):
             return self.choice(values, arms)
         return self.conflict(values)
 
@@ -217,20 +219,19 @@ class Merge:
         return kind(*items) if hasattr(kind, "_fields") else kind(items)
 
     def containers(self, values: list[Any], arms: list[int]) -> Any:
-        """Lists or dicts that are all new in their arms, item by item."""
-        kinds = {(type(v), tuple(v) if isinstance(v, dict) else len(v)) for v in values}
+        """Lists, dicts or objects, item by item if they are all new in their arms and alike."""
+        contents = [read_slots(v) for v in values]
+        kinds = {(type(v), tuple(c)) for v, c in zip(values, contents, strict=True)}
+        ev, first = self.ev, values[0]
+        own = id(first) in ev.objects
         if len(kinds) > 1 or not self.paired(values, arms):
-            return self.conflict(values)
+            return self.choice(values, arms) if own else self.conflict(values)
         key = tuple(map(id, values))
         if key not in self.pairs:
-            made: Any = self.ev.born(type(values[0])())
+            made = ev.new_object(type(first)) if own else ev.born(copy(first))
             self.pairs[key] = made
-            columns = (
-                [(k, [v[k] for v in values]) for k in values[0]]
-                if isinstance(made, dict)
-                else list(enumerate(zip(*values, strict=True)))
-            )
-            write_slots(made, {k: self.value(list(column), arms) for k, column in columns})
+            columns = {k: self.value([c[k] for c in contents], arms) for k in contents[0]}
+            write_slots(made, columns)
         return self.pairs[key]
 
     def choice(self, values: list[Any], arms: list[int]) -> Any:

@@ -48,6 +48,12 @@ def set_item(ev: Evaluator, obj: Any, index: Any, value: Any) -> None:
         obj[index] = value
     elif isinstance(method, types.FunctionType):
         ev.call(method, [obj, index, value], {})
+    elif method is not None and not isinstance(obj, (list, dict)):
+        ev.check_writable(obj)
+        raise UnsupportedError(
+            f"the items of a {type(obj).__name__} cannot be written in a compiled graph: "
+            "use a list, dict or Tensor"
+        )
     else:
         ev.check_writable(obj)
         if isinstance(index, slice):

@@ -65,6 +65,8 @@ def _is_own(value: Any) -> bool:
 
 def _by_protocol(ev: Evaluator, function: Callable, *operands: Any) -> Any:
     """Try the methods that Python tries, in its order."""
+    if function is operator.ne and all(type(v).__ne__ is object.__ne__ for v in operands):
+        return control.negate(ev, operate(ev, operator.eq, *operands))
     for obj, name, args in _candidates(function, *operands):
         method = getattr(type(obj), f"__{name}__", None)
         if method is not None:

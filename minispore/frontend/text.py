@@ -76,7 +76,7 @@ def joined(parts: list[Any]) -> Any:
 
 
 def formatted(ev: Evaluator, value: Any, conversion: int = -1, spec: Any = "") -> Any:
-    """A piece of an f-string: ``format(value, spec)`` after a conversion (ord of s, r, a; or -1)."""
+    """A piece of an f-string; `conversion` is -1, or ord of s, r or a."""
     value = control.resolve(ev, value)
     if isinstance(value, Choice):
         return control.for_each(ev, value, lambda v: formatted(ev, v, conversion, spec))
