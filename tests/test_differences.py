@@ -752,6 +752,60 @@ def _():
     assert optimizer.momentum == 0.9 and type(optimizer.momentum) is float
 
 
+@row("Batch normalization in training, with one value per channel")
+def _():
+    layer = nn.BatchNorm1d(2).set_train()
+    with pytest.raises(ValueError, match="the variance of one value is unknown"):
+        layer(floats(1, 2).reshape((1, 2)))
+    assert_same(layer.moving_variance, Tensor([1.0, 1.0]))
+
+
+@row("`nn.Embedding(..., dtype=float16)`")
+def _():
+    assert nn.Embedding(3, 2, dtype=ms.float16).embedding_table.dtype is ms.float16
+
+
+@row("`print(nn.LayerNorm((3,)))`")
+def _():
+    assert "gamma=Parameter (name=gamma" in str(nn.LayerNorm((3,)))
+
+
+# ------------------------------------------------------------------------------ random numbers
+
+
+@row("`set_seed` after compiling")
+def _():
+    def draw():
+        return ops.rand(3), ops.dropout(floats(1, 2, 3))
+
+    compiled = ms.jit(draw)
+    compiled()
+    for seed in (3, 4):
+        ms.set_seed(seed)
+        expected = draw()
+        ms.set_seed(seed)
+        assert_same(compiled(), expected)
+
+
+@row("`ops.randperm(n)`, called again")
+def _():
+    assert len({tuple(ops.randperm(9).tolist()) for _ in range(5)}) == 5
+
+
+@row("`multinomial` of weights that are negative or all 0")
+def _():
+    for weights in (floats(-1, 2), floats(0, 0)):
+        agree(lambda w: ops.multinomial(w, 2), weights)
+        with pytest.raises(ValueError, match="must not be negative, nor all 0"):
+            ops.multinomial(weights, 2)
+
+
+@row("Dropout of inf and nan")
+def _():
+    found = ops.dropout(floats(*[math.inf, NAN] * 30)).tolist()
+    assert {str(v) for v in found} == {"0.0", "inf", "nan"}
+
+
 # -------------------------------------------------------------------------------- checkpoints
 
 

@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from minispore.primitive import REGISTRY
 from minispore.random import philox, random_bits, random_unit, random_words
 from minispore.tensor import Tensor
 
+ROOT = Path(__file__).parent.parent
 ONES = np.ones((2, 6), np.float32)
 
 
@@ -340,7 +342,9 @@ print(first, "|", own, ops.rand(2).tolist())
 
 def test_without_a_seed_each_program_draws_its_own():
     runs = [
-        subprocess.run([sys.executable, "-c", UNSEEDED], capture_output=True, text=True, check=True)
+        subprocess.run(
+            [sys.executable, "-c", UNSEEDED], cwd=ROOT, capture_output=True, text=True, check=True
+        )
         for _ in range(2)
     ]
     (first, rest), (other, same) = (run.stdout.split("|") for run in runs)

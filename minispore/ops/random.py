@@ -9,7 +9,7 @@ the two.  What is left of a state is a Tensor ``[seed, n]``, read and written li
 So a compiled graph takes the state in and gives it back, arms and loops carry it, both modes draw
 the same numbers in the same order, ``set_seed`` reaches compiled graphs, and no two draws are
 alike enough to be merged.  An op that is given a seed of its own draws from a stream of its own.
-(MindSpore: each kernel keeps a generator, and its two modes draw different numbers.)
+(MindSpore: each kernel keeps a generator, which ``set_seed`` does not reach once it is compiled.)
 """
 
 from __future__ import annotations
