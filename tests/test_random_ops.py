@@ -145,10 +145,13 @@ def test_integers():
     assert stats.chisquare(np.bincount(x.ravel() + 3, minlength=8)).pvalue > 1e-3
     assert x.min() == -3 and x.max() == 4
     assert set(ops.randint(7, 8, (5,)).tolist()) == {7}
-    widest = ops.randint(-(2**63), 2**63 - 1, (1000,)).asnumpy().astype(np.float64)
+    widest = ops.randint(-(2**63), 2**63, (1000,)).asnumpy().astype(np.float64)
     assert stats.kstest(widest / 2**64 + 0.5, "uniform").pvalue > 1e-3
-    bytes_ = ops.randint(-128, 127, (5000,), dtype=dt.int8)
-    assert bytes_.dtype is dt.int8 and len(set(bytes_.tolist())) == 255
+    widest = ops.randint(0, 2**64, (1000,), dtype=dt.uint64).asnumpy().astype(np.float64)
+    assert stats.kstest(widest / 2**64, "uniform").pvalue > 1e-3
+    for dtype, low in ((dt.int8, -128), (dt.uint8, 0)):
+        found = ops.randint(low, low + 256, (5000,), dtype=dtype)
+        assert found.dtype is dtype and set(found.tolist()) == set(range(low, low + 256))
 
 
 def test_permutations():
@@ -586,7 +589,9 @@ X = Tensor(ONES)
         (lambda: ops.rand(2, seed=2**64), ValueError, "a seed must be"),
         (lambda: ops.rand(2, seed=1.5), TypeError, "the seed must be an int"),
         (lambda: ops.StandardNormal(seed2=-1)((2,)), ValueError, "a seed must be"),
-        (lambda: ops.randint(5, 5, (3,)), ValueError, "low must be below high"),
+        (lambda: ops.randint(5, 5, (3,)), ValueError, "no Int64 is from 5"),
+        (lambda: ops.randint(0, 257, (3,), dtype=dt.uint8), ValueError, "no UInt8 is from 0"),
+        (lambda: ops.randint(-1, 3, (3,), dtype=dt.uint8), ValueError, "no UInt8 is from -1"),
         (lambda: ops.randint(0.5, 5, (3,)), TypeError, "low must be an int"),
         (lambda: ops.randint(0, 5, (3,), dtype=dt.float32), ValueError, "integer type"),
         (lambda: ops.randint_like(X, 0, 5), ValueError, "integer type"),
@@ -600,6 +605,7 @@ X = Tensor(ONES)
         (lambda: ops.multinomial(Tensor(1.0), 1), ValueError, "1 or 2 dimensions"),
         (lambda: ops.multinomial(X, -1), ValueError, "-1 samples"),
         (lambda: ops.multinomial(X, 7, False), ValueError, "7 samples of 6 classes"),
+        (lambda: ops.multinomial(ops.zeros((2, 0)), 1), ValueError, "1 samples of 0 classes"),
         (lambda: ops.multinomial(Tensor([-1.0, 2.0]), 1), ValueError, "negative"),
         (lambda: ops.multinomial(Tensor([0.0, 0.0]), 1), ValueError, "all 0"),
         (lambda: ops.multinomial(Tensor([np.nan, 1.0]), 1), ValueError, "negative"),

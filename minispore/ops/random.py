@@ -115,8 +115,10 @@ class UniformInt(_Draw):
     def eval(self, state: np.ndarray, low: np.ndarray, high: np.ndarray) -> Any:
         shape: Shape = self.attrs["shape"]
         bits = random_bits(state, math.prod(shape), 64).reshape(shape)
-        first, end = low.astype(np.uint64), high.astype(np.uint64)  # modulo 2**64
-        return (first + bits % (end - first)).astype(self.attrs["dtype"].numpy)
+        first = low.astype(np.uint64)  # all is modulo 2**64
+        span = high.astype(np.uint64) - first
+        offset = np.where(span == 0, bits, bits % np.maximum(span, 1))  # 0 stands for 2**64
+        return (first + offset).astype(self.attrs["dtype"].numpy)
 
 
 class StandardNormal(_Draw):
@@ -208,14 +210,17 @@ def randint(
 ) -> Any:
     """Integers from `low` up to and without `high`, of shape `size`, Int64 by default.
 
-    ValueError unless low < high, for a dtype that is no integer and a negative seed; TypeError
-    for bounds that are no ints.  MindSpore: ``ops.randint``.
+    ValueError unless low < high, for a dtype that is no integer or does not hold all that may be
+    drawn, and for a negative seed; TypeError for bounds that are no ints.  MindSpore:
+    ``ops.randint``.
     """
-    low, high = as_int("low", low), as_int("high", high)
-    if low >= high:
-        raise ValueError(f"randint: low must be below high, not {low} and {high}")
     found = _dtype("randint", dtype, int64, False)
-    return UniformInt.drawn(size, found, seed, as_tensor(low, found), as_tensor(high, found))
+    held = np.iinfo(found.numpy)
+    low, high = as_int("low", low), as_int("high", high)
+    if not held.min <= low < high <= held.max + 1:
+        raise ValueError(f"randint: no {found} is from {low} up to and without {high}")
+    bounds = (ops.constant(np.array(v % 2**64, np.uint64)) for v in (low, high))
+    return UniformInt.drawn(size, found, seed, *bounds)
 
 
 def randint_like(
@@ -259,7 +264,7 @@ def uniform(shape: Any, minval: Any, maxval: Any, seed: Any = None, dtype: DType
     if not (dtype.is_integer and low.dtype.is_integer and high.dtype.is_integer):
         raise TypeError(f"uniform: {dtype} needs integer bounds, not {low.dtype}, {high.dtype}")
     require(ops.all(ops.less(low, high)), ValueError, "uniform: minval must be below maxval")
-    return UniformInt.drawn(shape, dtype, seed, ops.cast(low, dtype), ops.cast(high, dtype))
+    return UniformInt.drawn(shape, dtype, seed, low, high)
 
 
 def bernoulli(input: Any, p: Any = 0.5, seed: int | None = None) -> Any:
@@ -295,16 +300,17 @@ def multinomial(
     n = as_int("num_samples", num_samples)
     if len(weights.shape) not in (1, 2):
         raise ValueError(f"multinomial takes 1 or 2 dimensions, not shape {weights.shape}")
-    if n < 0 or not (replacement or n <= weights.shape[-1]):
+    if n < 0 or weights.shape[-1] < (1 if replacement else n):
         raise ValueError(f"multinomial: {n} samples of {weights.shape[-1]} classes")
-    total = ops.cumsum(weights, -1)[..., -1:]
+    sums = ops.cumsum(weights, -1)
+    total = sums[..., -1:]
     fits = ops.logical_and(ops.all(ops.greater_equal(weights, 0)), ops.all(ops.greater(total, 0)))
     require(fits, ValueError, "multinomial: weights must not be negative, nor all 0")
     if not replacement:  # the n largest u ** (1 / weight), by their logarithms
         u = UniformReal.drawn(weights.shape, float64, seed)
         return ops.topk(ops.log(u) / weights, n)[1]
     u = UniformReal.drawn((*weights.shape[:-1], n, 1), float64, seed)
-    reached = ops.expand_dims(ops.cumsum(weights, -1) / total, -2)
+    reached = ops.expand_dims(sums / total, -2)
     return ops.cast(ops.sum(ops.greater_equal(u, reached), -1), int32)
 
 
