@@ -11,6 +11,7 @@ seed is ``philox([b, n], seed)``, whoever computes it, in whatever order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -100,17 +101,18 @@ def random_words(state: np.ndarray, n: int) -> np.ndarray:
     return blocks.reshape(-1)[:n]
 
 
-def random_bits(state: np.ndarray, n: int, width: int) -> np.ndarray:
-    """`n` random integers of 32 or 64 bits, as uint64."""
-    words = random_words(state, n * width // 32)
-    return words if width == 32 else words[0::2] | words[1::2] << _HALF
+def random_bits(state: np.ndarray, shape: tuple[int, ...], width: int) -> np.ndarray:
+    """Random integers of 32 or 64 bits, as uint64."""
+    words = random_words(state, math.prod(shape) * width // 32)
+    bits = words if width == 32 else words[0::2] | words[1::2] << _HALF
+    return bits.reshape(shape)
 
 
 _DIGITS = {float16: 11, bfloat16: 8, float32: 24, float64: 53}  # binary, of a float
 
 
-def random_unit(state: np.ndarray, n: int, dtype: DType) -> np.ndarray:
-    """`n` multiples of 2**-digits in [0, 1): all that `dtype` holds at equal distances."""
+def random_unit(state: np.ndarray, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
+    """Random multiples of 2**-digits in [0, 1): all that `dtype` holds at equal distances."""
     width, digits = 64 if dtype is float64 else 32, _DIGITS[dtype]
-    exact = random_bits(state, n, width) >> np.uint64(width - digits)
+    exact = random_bits(state, shape, width) >> np.uint64(width - digits)
     return (exact * 2.0**-digits).astype(dtype.numpy)

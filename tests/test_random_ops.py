@@ -66,7 +66,7 @@ def test_words_are_those_of_the_reference(seed, draw):
         assert random_words(state(seed, draw), n).tolist() == random_reference.words(
             state(seed, draw), n
         )
-    assert random_bits(state(seed, draw), 3, 64).tolist() == random_reference.bits64(
+    assert random_bits(state(seed, draw), (3,), 64).tolist() == random_reference.bits64(
         state(seed, draw), 3
     )
 
@@ -85,7 +85,7 @@ def test_a_long_draw_begins_like_a_short_one():
 )
 def test_numbers_below_one_are_exact(dtype, digits):
     """No rounding, so that 1 is never reached, and every multiple is as likely as any other."""
-    values = random_unit(state(1, 0), 20_000, dtype).astype(np.float64)
+    values = random_unit(state(1, 0), (20_000,), dtype).astype(np.float64)
     assert values.min() >= 0 and values.max() < 1
     assert_same(values * 2**digits, np.floor(values * 2**digits))
     if digits <= 11:
@@ -315,8 +315,8 @@ def test_initial_values_and_draws_restart_together():
 def test_the_state_counts_draws():
     ms.set_seed(6)
     assert random_state().tolist() == [6, 0]
-    assert_same(ops.rand(3), random_unit(state(6, 0), 3, dt.float32))
-    assert_same(ops.rand(2), random_unit(state(6, 1), 2, dt.float32))
+    assert_same(ops.rand(3), random_unit(state(6, 0), (3,), dt.float32))
+    assert_same(ops.rand(2), random_unit(state(6, 1), (2,), dt.float32))
     assert random_state().tolist() == [6, 2] and random_state().dtype is dt.uint64
 
 
@@ -462,6 +462,7 @@ def test_no_two_draws_are_merged():
     values = [tuple(v.tolist()) for v in compiled()]
     assert len(set(values)) == 3
     assert names_of(compiled.graph()).count("UniformReal") == 3
+    assert [p.name for p in compiled.graph().parameters] == ["random"]
 
 
 def test_a_draw_that_no_one_reads_still_counts():

@@ -50,7 +50,7 @@ from minispore.frontend.operators import BINARY, COMPARE, INPLACE, UNARY
 from minispore.frontend.source import analyse
 from minispore.ir.node import NOWHERE, CNode, Location, Node, Origin
 from minispore.ops.structural import Attempt, Fallible
-from minispore.primitive import Primitive, apply
+from minispore.primitive import HIDDEN, Primitive, apply
 from minispore.symbolic import GraphBuilder, NeedConstant, Scalar, wrap
 from minispore.tensor import Tensor
 
@@ -126,8 +126,8 @@ class Evaluator(GraphBuilder):
         return self.born(super().constant(value, dtype))
 
     def captured(self, tensor: Tensor) -> Node:
-        code = self.outside.constant(tensor)
-        shadow = self.outside.capture(tensor, code, False, "a Tensor from outside")
+        code, name = self.outside.constant(tensor), HIDDEN.get(id(tensor), "a Tensor from outside")
+        shadow = self.outside.capture(tensor, code, False, name)
         assert shadow._node is not None
         self.home.setdefault(id(shadow._node), self.root)
         return shadow._node

@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 
 from minispore import ops
-from minispore.abstract import AbstractTensor, Shape, broadcast_shapes
+from minispore.abstract import AbstractTensor, broadcast_shapes
 from minispore.dtype import DType, float32, float64, int32, int64
 from minispore.ops.common import Composite, as_int, as_shape, check_tensor, require
 from minispore.ops.creation import check_dtype
 from minispore.primitive import (
+    HIDDEN,
     Primitive,
     TensorLike,
     apply,
@@ -39,14 +40,13 @@ from minispore.random import get_seed, on_set_seed, random_bits, random_unit
 
 _streams: dict[tuple[int, int], Any] = {}  # an op's own seeds, or zeros -> the state
 _entropy = int.from_bytes(os.urandom(8), "little")
-_NEXT = np.array([0, 1], np.uint64)
 
 
 def _beginning(own: tuple[int, int], seed: int | None) -> Any:
     """The first state of a stream under the program's seed."""
     key = _entropy if seed is None and own == (0, 0) else (seed or 0) % 2**64
     for number in own if any(own) else ():
-        key = int(random_bits(np.array([key, number], np.uint64), 1, 64)[0])
+        key = int(random_bits(np.array([key, number], np.uint64), (), 64))
     return eager_handler().constant(np.array([key, 0], np.uint64), None)
 
 
@@ -61,7 +61,8 @@ def random_state(seed: Any = None) -> Any:
     if min(own) < 0 or max(own) >= 2**64:
         raise ValueError(f"a seed must be an int from 0 to 2**64 - 1, not {seed}")
     if own not in _streams:
-        _streams.setdefault(own, _beginning(own, get_seed()))
+        state = _streams.setdefault(own, _beginning(own, get_seed()))
+        HIDDEN[id(state)] = "random"
     return _streams[own]
 
 
@@ -84,7 +85,7 @@ class _Draw(Primitive, register=False):
         """The next draw of a stream."""
         state = random_state(seed)
         out = apply(cls.bound(shape=as_shape(cls.name, shape), dtype=dtype), state, *bounds)
-        state._write(ops.add(state, ops.constant(_NEXT)))
+        state._write(ops.add(state, ops.constant(np.array([0, 1], np.uint64))))
         return out
 
     def infer(self, state: AbstractTensor, *bounds: AbstractTensor) -> AbstractTensor:
@@ -102,8 +103,7 @@ class UniformReal(_Draw):
         return self.drawn(shape, float32, tuple(self.attrs.values()))
 
     def eval(self, state: np.ndarray) -> Any:
-        shape: Shape = self.attrs["shape"]
-        return random_unit(state, math.prod(shape), self.attrs["dtype"]).reshape(shape)
+        return random_unit(state, self.attrs["shape"], self.attrs["dtype"])
 
 
 class UniformInt(_Draw):
@@ -113,8 +113,7 @@ class UniformInt(_Draw):
         return uniform(shape, minval, maxval, tuple(self.attrs.values()), int32)
 
     def eval(self, state: np.ndarray, low: np.ndarray, high: np.ndarray) -> Any:
-        shape: Shape = self.attrs["shape"]
-        bits = random_bits(state, math.prod(shape), 64).reshape(shape)
+        bits = random_bits(state, self.attrs["shape"], 64)
         first = low.astype(np.uint64)  # all is modulo 2**64
         span = high.astype(np.uint64) - first
         offset = np.where(span == 0, bits, bits % np.maximum(span, 1))  # 0 stands for 2**64
@@ -133,11 +132,11 @@ class StandardNormal(_Draw):
         """
         shape, dtype = self.attrs["shape"], self.attrs["dtype"]
         n = math.prod(shape)
-        pairs = random_unit(state, n + n % 2, float64 if dtype is float64 else float32)
+        pairs = random_unit(state, (n + n % 2,), float64 if dtype is float64 else float32)
         u, v = pairs[0::2], pairs[1::2] * pairs.dtype.type(2 * math.pi)
         radius = np.sqrt(-2 * np.log(1 - u))
-        out = np.stack([radius * np.cos(v), radius * np.sin(v)], 1)
-        return out.reshape(-1)[:n].reshape(shape)
+        pairs = np.stack([radius * np.cos(v), radius * np.sin(v)], 1)
+        return pairs.reshape(-1)[:n].reshape(shape)
 
 
 class Dropout(Composite):
@@ -163,8 +162,8 @@ def _dtype(name: str, dtype: Any, default: DType, is_float: bool) -> DType:
     """The dtype of a draw: `dtype`, or the default; ValueError for one of the wrong kind."""
     found = check_dtype(name, dtype, default)
     if not (found.is_float if is_float else found.is_integer):
-        kind = "a float type" if is_float else "an integer type"
-        raise ValueError(f"the dtype of {name} must be {kind}, not {found}")
+        kind = "a float" if is_float else "an integer"
+        raise ValueError(f"the dtype of {name} must be {kind} type, not {found}")
     return found
 
 
