@@ -28,7 +28,7 @@ from minispore.ir.interp import debugging
 from minispore.ir.node import FuncGraph
 from minispore.primitive import is_tracing
 from minispore.program import Compiled, compile_call, graph_of_rule, is_tensor
-from minispore.random import kept_as_it_is
+from minispore.random import drawn_again
 from minispore.tensor import Tensor
 from minispore.tree import Structure, flatten
 
@@ -37,6 +37,9 @@ from minispore.tree import Structure, flatten
 
 # Called with every new graph, as (JitFunction, Compiled); report.py saves graphs here.
 after_compiling: list[Callable[[JitFunction, Compiled], None]] = []
+
+
+MOST_GRAPHS = 64  # of one function with one signature; the oldest are forgotten
 
 
 class Graphs:
@@ -120,6 +123,7 @@ class JitFunction:
             for listener in after_compiling:
                 listener(self, compiled)
             known.append(compiled)
+            del known[:-MOST_GRAPHS]
             self._last = weakref.ref(compiled)
             self.compile_count += 1
             first, compiled.first_inputs = compiled.first_inputs, None
@@ -140,7 +144,7 @@ class JitFunction:
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile for arguments like these, without running."""
-        with kept_as_it_is():
+        with drawn_again():
             self.find(args, kwargs)
 
     def graph(self, stage: str = "optimized") -> FuncGraph:

@@ -9,6 +9,7 @@ gradient is a graph again: a GraphFunction.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import types
@@ -27,7 +28,7 @@ from minispore.autodiff.transform import J, expand_grad
 from minispore.engine import Executable, compile_plan
 from minispore.frontend import calls
 from minispore.frontend.commits import Target
-from minispore.frontend.errors import UnsupportedError, locate
+from minispore.frontend.errors import UnsupportedError, deep_stack, locate
 from minispore.frontend.evaluate import Evaluator
 from minispore.frontend.exits import refuse_choice
 from minispore.frontend.guards import Guard
@@ -38,6 +39,7 @@ from minispore.ops.structural import written_before
 from minispore.parameter import Parameter
 from minispore.passes import Fire, optimize
 from minispore.primitive import bprop_getters, handled_by
+from minispore.random import drawn_again_if_it_fails
 from minispore.symbolic import NeedConstant, Scalar, wrap
 from minispore.tensor import Tensor, tapes
 from minispore.tree import Constant, Container, Structure, Text, flatten, unflatten
@@ -89,9 +91,9 @@ class Compiled:
     def run(self, inputs: list[Tensor]) -> Any:
         """Run the graph on the Tensors that the guard collected, and commit what it wrote.
 
-        If it fails, what it wrote before that is committed.
+        If it fails, what it wrote before that is committed.  Two threads do not write at once.
         """
-        with self.lock:
+        with self.lock if self.targets else contextlib.nullcontext():
             try:
                 outs = self.function(inputs)
             except Exception as error:
@@ -167,10 +169,23 @@ def _as_result(value: Any) -> Any:
 
 def compile_call(function: Callable, args: tuple, kwargs: dict, name: str) -> Compiled:
     """Compile one call: evaluate it into a graph, expand gradients, optimise, plan."""
+    depth = context.get_context("max_call_depth")
+    ev = Evaluator(name, depth)
+    with deep_stack(depth):
+        try:
+            with drawn_again_if_it_fails():
+                return _compile(ev, function, args, kwargs)
+        except Exception:
+            if not ev.kept:
+                raise
+        # The numbers of a loop that constants decide may be needed after it: unroll such loops.
+        return _compile(Evaluator(name, depth, keeps_loops=False), function, args, kwargs)
+
+
+def _compile(ev: Evaluator, function: Callable, args: tuple, kwargs: dict) -> Compiled:
     start = perf_counter()
     leaves, structure = flatten((args, kwargs), is_tensor)
     n_args = len({id(t) for t in leaves})
-    ev = Evaluator(name, context.get_context("max_call_depth"))
     with handled_by(ev):
         names = _argument_names(function, args, kwargs, leaves)
         shadows = [ev.outside.argument(t, n) for t, n in zip(leaves, names, strict=True)]

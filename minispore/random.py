@@ -54,13 +54,24 @@ def generator() -> np.random.Generator:
 
 
 @contextmanager
-def kept_as_it_is() -> Iterator[None]:
-    """What is drawn in a ``with`` block will be drawn again after it."""
+def drawn_again() -> Iterator[None]:
+    """What the host draws in a ``with`` block will be drawn again after it."""
     state = _generator.bit_generator.state
     try:
         yield
     finally:
         _generator.bit_generator.state = state
+
+
+@contextmanager
+def drawn_again_if_it_fails() -> Iterator[None]:
+    """The same if an exception leaves the block."""
+    state = _generator.bit_generator.state
+    try:
+        yield
+    except Exception:
+        _generator.bit_generator.state = state
+        raise
 
 
 def on_set_seed(listener: Callable[[int], None]) -> None:

@@ -587,6 +587,28 @@ def test_slots_and_descriptors():
     sees(lambda x: x * point.x + holder.value, put(point, x=4), put(holder, base=5))
 
 
+def test_printed_parameters_cells_and_objects(capsys):
+    p, net, number = Parameter(vector(), name="p"), nn.SequentialCell(nn.Dense(3, 2)), Number(2)
+
+    def show(x):
+        print(p, [p], {"k": (p, 1)}, f"{p} {p!r}", str(p))
+        print(net, f"{net}")
+        print(type(number).__name__)
+
+    compiled = ms.jit(show)
+    for change in (
+        lambda: None, put(p, name="q"), put(p, requires_grad=False), lambda: net.append(nn.Tanh()),
+    ):  # fmt: skip
+        change()
+        show(vector())
+        expected = capsys.readouterr().out
+        compiled(vector())
+        assert capsys.readouterr().out == expected
+    error = "use an f-string"
+    refuses(lambda x: print("%s" % p), vector(), error=RuntimeError, match=error)  # noqa: UP031
+    refuses(lambda x: print("{}".format(p)), vector(), error=RuntimeError, match=error)  # noqa: UP032
+
+
 # ------------------------------------------------------------------------------- refused
 
 STREAM = random.Random(0)

@@ -535,7 +535,8 @@ def raises_with_a_written_argument(net, x):
 )  # fmt: skip
 def test_what_was_written_before_a_failure_stays(body):
     run = writes_alike(body)
-    assert all(outcome.error is not None for outcome, _ in run.outcomes)
+    for outcome, _ in run.outcomes:
+        assert __file__ in "".join(outcome.error.__notes__)  # the user's line
 
 
 def test_the_attribute_is_the_argument_after_a_failure_too():

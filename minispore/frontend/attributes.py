@@ -71,8 +71,9 @@ def get_attribute(ev: Evaluator, obj: Any, name: str) -> Any:
 
 def _of_tensor(ev: Evaluator, obj: Tensor, name: str) -> Any:
     value = getattr(obj, name)
-    if isinstance(obj, Parameter) and (has_own(obj, name) or has_own(obj, f"_{name}")):
-        return ev.homed(ev.outside.parameter_attribute(obj, name, value))
+    old = isinstance(obj, Parameter) and ev.outside.number(obj) is not None
+    if old and (has_own(obj, name) or has_own(obj, f"_{name}")):
+        return ev.homed(ev.outside.attribute(obj, name, value))
     return value
 
 

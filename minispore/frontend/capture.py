@@ -313,19 +313,12 @@ class Outside:
         self.params.append(param)
         self._paths.append((code, fresh))
         self._by_id[id(real)] = self._by_id[id(shadow)] = number
+        self._sources[id(shadow)] = (code, fresh, name)
         return number
 
     def number(self, shadow: Any) -> int | None:
         """The number of the input that a Tensor of the program stands for."""
         return self._by_id.get(id(shadow))
-
-    def parameter_attribute(self, shadow: Any, name: str, value: Any) -> Any:
-        """What the program sees of an attribute of a Parameter from outside, such as its name."""
-        number = self.number(shadow)
-        if number is None:
-            return value
-        code, fresh = self._paths[number]
-        return self.capture(value, f"{code}.{name}", fresh, f"{self.params[number].name}.{name}")
 
     # ------------------------------------------------------------------------------- the guard
 

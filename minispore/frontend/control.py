@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minispore.abstract import AbstractScalar
+from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.exits import (
     GO_ON,
     RAISE,
@@ -32,6 +33,7 @@ from minispore.frontend.heap import Choice, Conflict, Region, SwitchNode
 from minispore.frontend.merge import Merge
 from minispore.ir.interp import interpret
 from minispore.ir.node import CNode, FuncGraph, Node, ValueNode, toposort
+from minispore.parameter import Parameter
 from minispore.primitive import REGISTRY, Primitive, apply
 from minispore.symbolic import Scalar, scalar_op
 from minispore.tensor import Tensor
@@ -261,6 +263,11 @@ def resolve(ev: Evaluator, value: Any) -> Any:
 
 def check(ev: Evaluator, condition: Condition, kind: Callable, args: Sequence[Any]) -> Exit:
     """Emit a Check, which raises ``kind(*args)``; one that always fails ends the block."""
+
+    if any(isinstance(v, Parameter) for v in args):
+        raise UnsupportedError(
+            "a Parameter cannot be part of an error in a compiled graph: use its value()"
+        )
 
     def emit(values: list[Any]) -> None:
         leaves, structure = flatten(tuple(values), lambda v: isinstance(v, (Tensor, Scalar)))

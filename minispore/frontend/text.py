@@ -51,6 +51,8 @@ def method_of_text(text: Any, name: str, *args: Any, **kwargs: Any) -> Any:
 def _has_own_text(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(map(_has_own_text, value))
+    if isinstance(value, Parameter):  # its name and flags, not its value
+        return True
     methods = [getattr(type(value), n) for n in ("__str__", "__repr__", "__format__")]
     return any(isinstance(m, types.FunctionType) and not is_trusted(m.__module__) for m in methods)
 
@@ -116,7 +118,7 @@ def str_of(ev: Evaluator, value: Any) -> Any:
     method = getattr(type(value), "__str__", None)
     if isinstance(method, types.FunctionType) and not is_trusted(method.__module__):
         return ev.call(method, [value], {})
-    return repr_of(ev, value) if method is object.__str__ else str(value)
+    return repr_of(ev, value) if method is object.__str__ else _native(ev, str, value)
 
 
 def repr_of(ev: Evaluator, value: Any) -> Any:
@@ -129,6 +131,8 @@ def repr_of(ev: Evaluator, value: Any) -> Any:
         return f"<function {value.__name__}>"
     if isinstance(value, Raised):
         return _listed(ev, f"{value.kind.__name__}(", value.args, ")")
+    if isinstance(value, Parameter):
+        return _native(ev, repr, value)
     method = getattr(type(value), "__repr__", None)
     if isinstance(method, types.FunctionType) and not is_trusted(method.__module__):
         fields = _generated(value, method)
@@ -145,7 +149,16 @@ def repr_of(ev: Evaluator, value: Any) -> Any:
             f"a {type(value).__name__} that holds Tensors cannot be printed in a compiled graph: "
             "print a list of its items"
         )
-    return repr(value)
+    return _native(ev, repr, value)
+
+
+def _native(ev: Evaluator, function: Callable, value: Any) -> str:
+    """The text of a constant; of an object or Parameter from outside it is guarded."""
+    text = function(value)
+    if id(value) in ev.births or not hasattr(value, "__dict__"):
+        return text
+    code, fresh, name = ev.outside.source(value)
+    return ev.outside.capture(text, f"{function.__name__}({code})", fresh, f"text of {name}")
 
 
 def _generated(value: Any, method: types.FunctionType) -> list[str] | None:
