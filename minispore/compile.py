@@ -30,7 +30,7 @@ from minispore.primitive import is_tracing
 from minispore.program import Compiled, compile_call, graph_of_rule, is_tensor
 from minispore.random import drawn_again
 from minispore.tensor import Tensor
-from minispore.tree import Structure, flatten
+from minispore.tree import flatten
 
 # ------------------------------------------------------------------------------- jit
 
@@ -109,8 +109,7 @@ class JitFunction:
 
     def find(self, args: tuple, kwargs: dict) -> tuple[Compiled, list[Tensor]]:
         """The graph for these arguments, compiled if there is none yet, and its inputs."""
-        leaves, structure = flatten((args, kwargs), is_tensor)
-        key, tensors = _signature(leaves, structure)
+        key, tensors = _signature(args, kwargs)
         graphs = self._graphs_for(args)
         with graphs.lock:
             known = graphs.by_signature.setdefault(key, [])
@@ -167,14 +166,19 @@ class JitFunction:
         return self.last.stages
 
 
-def _signature(leaves: list[Tensor], structure: Structure) -> tuple[tuple, list[Tensor]]:
+def _signature(args: tuple, kwargs: dict) -> tuple[tuple, list[Tensor]]:
     """What a graph is kept under, and the distinct Tensors among the arguments."""
-    types_ = tuple((type(t), t._data.dtype, t._data.shape) for t in leaves)
-    distinct = list({id(t): t for t in leaves}.values())
-    if len(distinct) == len(leaves):
-        return (structure, types_), leaves
-    number = {id(t): i for i, t in enumerate(distinct)}
-    return (structure, types_, tuple(number[id(t)] for t in leaves)), distinct
+    if not kwargs and all([type(a) is Tensor for a in args]):  # most calls
+        leaves: list[Tensor] = list(args)
+        key: tuple = tuple([(t._data.dtype, t._data.shape) for t in leaves])
+    else:
+        leaves, structure = flatten((args, kwargs), is_tensor)
+        key = (structure, tuple((type(t), t._data.dtype, t._data.shape) for t in leaves))
+    numbers = {id(t): i for i, t in enumerate(leaves)}
+    if len(numbers) == len(leaves):
+        return key, leaves
+    same = tuple(numbers[id(t)] for t in leaves)
+    return (key, same), list({id(t): t for t in leaves}.values())
 
 
 _OPTIONS = {

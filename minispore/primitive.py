@@ -22,7 +22,6 @@ from typing import Any, ClassVar, Protocol
 
 from minispore.abstract import Abstract
 from minispore.dtype import DType, promote, promote_scalar
-from minispore.tree import NeedConstant
 
 REGISTRY: dict[str, type[Primitive]] = {}
 HIDDEN: dict[int, str] = {}  # id of a Tensor that ops keep for themselves -> its name in graphs

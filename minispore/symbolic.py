@@ -22,7 +22,6 @@ from minispore.dtype import DType
 from minispore.ir.node import NOWHERE, CNode, Node, Origin, ValueNode, tuple_item
 from minispore.primitive import (
     REGISTRY,
-    NeedConstant,
     Primitive,
     ScalarLike,
     TensorLike,
@@ -30,6 +29,7 @@ from minispore.primitive import (
     handled_by,
 )
 from minispore.tensor import Tensor, to_array
+from minispore.tree import NeedConstant
 
 
 class Scalar(ScalarLike):

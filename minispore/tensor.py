@@ -26,7 +26,6 @@ from minispore.dtype import DType
 from minispore.ir.node import Node
 from minispore.primitive import (
     REGISTRY,
-    NeedConstant,
     Primitive,
     ScalarLike,
     TensorLike,
@@ -44,6 +43,7 @@ from minispore.tensor_methods import (
     WriteMethods,
 )
 from minispore.tensor_text import repr_of, str_of
+from minispore.tree import NeedConstant
 
 _new_key = itertools.count(1).__next__
 

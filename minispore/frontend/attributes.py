@@ -71,9 +71,10 @@ def get_attribute(ev: Evaluator, obj: Any, name: str) -> Any:
 
 def _of_tensor(ev: Evaluator, obj: Tensor, name: str) -> Any:
     value = getattr(obj, name)
-    old = isinstance(obj, Parameter) and ev.outside.number(obj) is not None
-    if old and (has_own(obj, name) or has_own(obj, f"_{name}")):
-        return ev.homed(ev.outside.attribute(obj, name, value))
+    if isinstance(obj, Parameter) and ev.outside.number(obj) is not None:
+        for own in (name, f"_{name}"):  # past the property, which takes time
+            if has_own(obj, own):
+                return ev.homed(ev.outside.attribute(obj, own, value))
     return value
 
 
@@ -120,10 +121,12 @@ def _of_instance(ev: Evaluator, obj: Any, name: str) -> Any:
 
 def _guard(ev: Evaluator, obj: Any, name: str, found: Any) -> None:
     """What the class gives is the same at the next call, and the object has nothing of its own."""
-    cls = type(obj)
-    if name in _ALWAYS_GUARDED or not is_trusted(cls.__module__):
-        old = id(obj) not in ev.births
+    cls, old = type(obj), id(obj) not in ev.births
+    if not is_trusted(cls.__module__):
         ev.outside.from_class(cls, name, found, obj if old else None)
+    elif name in _ALWAYS_GUARDED and old:
+        code, fresh, text = ev.outside.source(obj)
+        ev.outside.require(f"{name!r} not in {code}.__dict__", f"{text}.{name}", fresh)
 
 
 def _from_class(ev: Evaluator, obj: Any, found: Any, name: str) -> Any:
@@ -144,8 +147,9 @@ def _from_class(ev: Evaluator, obj: Any, found: Any, name: str) -> Any:
     if isinstance(get, types.FunctionType) and not is_stdlib(get.__module__):
         return ev.call(get, [found, obj, type(obj)], {})
     value = getattr(obj, name)
-    trusted = is_trusted(type(obj).__module__) and name not in _ALWAYS_GUARDED
+    trusted = is_trusted(type(obj).__module__)
     if id(obj) in ev.births or trusted or isinstance(found, _METHODS_IN_C):
+        _guard(ev, obj, name, found)
         return ev.readable(value, name)
     return ev.homed(ev.outside.attribute(obj, name, value))
 

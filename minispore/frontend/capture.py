@@ -182,6 +182,8 @@ class Outside:
     def _capture(self, real: Any, code: str, fresh: bool, text: str) -> Any:
         guards = self.guards
         if isinstance(real, Tensor):
+            if code == self.constant(real) and id(real) in self._by_id:
+                return self.shadows[self._by_id[id(real)]]  # the object itself, not a path to it
             return self._tensor(real, guards.variable(code, fresh), fresh, text)
         if isinstance(real, _PLAIN):
             guards.require_constant(code, real, text, fresh)
@@ -290,13 +292,13 @@ class Outside:
             require(f"{var} is {self._paths[number][0]}", f"{text} is the same Tensor", fresh)
             return self.shadows[number]
         if isinstance(real, Parameter) and not fresh:
-            require(f"{var} is {self.constant(real)}", text, fresh)
+            require(f"{var} is {self.constant(real)}", text)  # so its dtype and shape are the same
         else:
             require(f"type({var}) is {self.constant(type(real))}", text, fresh)
-        shape, dtype = real._data.shape, real._data.dtype
-        require(f"{var}._data.shape == {self.constant(shape)}", f"shape of {text}", fresh)
-        require(f"{var}._data.dtype == {self.constant(dtype)}", f"dtype of {text}", fresh)
-        self._keep += [shape, dtype]
+            shape, dtype = real._data.shape, real._data.dtype
+            require(f"{var}._data.shape == {self.constant(shape)}", f"shape of {text}", fresh)
+            require(f"{var}._data.dtype == {self.constant(dtype)}", f"dtype of {text}", fresh)
+            self._keep += [shape, dtype]
         return self.shadows[self._add(real, var, fresh, text)]
 
     def _add(self, real: Tensor, code: str, fresh: bool, name: str) -> int:
