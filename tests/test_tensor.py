@@ -14,9 +14,10 @@ from minispore import ops
 from minispore.abstract import AbstractTensor
 from minispore.initializer import Constant
 from minispore.ir.node import ParameterNode
-from minispore.primitive import NeedConstant, handled_by
+from minispore.primitive import handled_by
 from minispore.symbolic import GraphBuilder, Scalar
 from minispore.tensor import Tensor, from_dlpack, from_numpy, tensor
+from minispore.tree import NeedConstant
 
 A = np.array([[1.5, -2.0, 3.0], [0.5, 4.0, -1.25]], np.float32)
 B = np.array([[2.0], [0.5]], np.float32)
