@@ -23,7 +23,7 @@ ROOMS = {
     "J": ("autodiff.transform", "autodiff.sweep", "autodiff.loops", "autodiff.nodes"),
     "frontend": ("frontend",),
     "engine": ("engine",),
-    "compile": ("compile",),
+    "compile": ("compile", "program"),
     "grad": ("autodiff", "autodiff.api"),
     "report": ("report",),
     "nn": ("nn",),

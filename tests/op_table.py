@@ -605,6 +605,11 @@ scalar("ScalarPow", operator.pow, (3, 2), (2.5, 3), (2.5, 1.5), (2.0, -1))
 scalar("ScalarNeg", operator.neg, (3,), (-2.5,))
 scalar("ScalarAbs", abs, (-3,), (-2.5,), (2.5,))
 scalar("ScalarNot", operator.not_, (True,), (0,), (2.5,))
+for _name, _op in (
+    ("ScalarAnd", operator.and_), ("ScalarOr", operator.or_), ("ScalarXor", operator.xor),
+):
+    scalar(_name, _op, (6, 3), (-6, 3), (True, False), (True, True), (True, 2))
+scalar("ScalarRound", round, (2.5,), (-3.5,), (7,), (2.675, 2), (1250, -2))
 scalar("ScalarPick", lambda i, *x: x[i], (1, 5, 6), (0, 5, 6))
 SCALARS["ScalarCast"] = [
     (REGISTRY["ScalarCast"].bound(kind=k), (v,), k(v))

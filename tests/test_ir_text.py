@@ -181,7 +181,7 @@ ATTRIBUTES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", ATTRIBUTES, ids=repr)
+@pytest.mark.parametrize("value", ATTRIBUTES, ids=lambda v: type(v).__name__)
 def test_round_trip_of_attributes(value):
     text = write_attribute(value)
     scanner = Scanner(text)
@@ -205,7 +205,7 @@ CONSTANTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", CONSTANTS, ids=repr)
+@pytest.mark.parametrize("value", CONSTANTS, ids=lambda v: type(v).__name__)
 def test_round_trip_of_constants(value):
     g = FuncGraph("f", [], make_tuple([constant_node(value)]))
     round_trip(g)

@@ -57,12 +57,13 @@ OUTSIDE = (  # rooms without a budget: built on top of the spine
     "initializer.py",
 )  # fmt: skip
 BUDGETS = {
-    # Measured at 100 columns, with types: the design's 6,000 and 2,000 lines were for denser code.
-    "spine": 8600,
-    "of it, frontend": 3400,
+    # Typed code at 100 columns, and a front end that holds all of control flow: what was measured
+    # when it was complete, with little room to grow.
+    "spine": 9600,
+    "of it, frontend": 4200,
     "drawings": 1500,
-    "ops": 3000,
-    "rule tables": 800,
+    "ops": 3100,
+    "rule tables": 900,
     "kernels": 2500,
     "other engine": 2000,
 }
