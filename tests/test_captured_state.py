@@ -181,6 +181,44 @@ def test_sets():
     )  # fmt: skip
 
 
+def test_large_containers():
+    numbers, table = list(range(100)), {str(i): float(i) for i in range(100)}
+    bind((numbers, table))()
+    sees(
+        lambda x: x * G[0][5] + G[1]["7"],
+        lambda: numbers.__setitem__(5, True), lambda: numbers.__setitem__(5, 1),
+        lambda: numbers.append(1), lambda: table.update({"7": -0.0}),
+        lambda: table.update({"7": 0.0}), lambda: numbers.__setitem__(99, vector()), compiles=7,
+    )  # fmt: skip
+
+
+def test_tensors_that_no_path_leads_to():
+    t = Tensor(1)
+    for value, read in (
+        (t.item, lambda x: x * G()),
+        (t.add, lambda x: G(x)),
+        (frozenset([t]), lambda x: x * [v.item() for v in G][0]),
+        ({t}, lambda x: [x + v for v in G]),
+        (types.SimpleNamespace(t=t), lambda x: x * G.t.item()),
+        (functools.partial(ops.add, t), lambda x: G(x)),
+        (collections.OrderedDict(t=t), lambda x: [x + v for v in G.values()]),
+    ):
+        bind(value)()
+        sees(read, lambda: t.add_(1), lambda: t.copy_(Tensor(7)), compiles=1)
+
+
+def test_what_is_not_used_may_be_anything():
+    bind({"a": 1, "queue": collections.deque([1]), "file": io.StringIO()})()
+    sees(lambda x: x * G["a"], lambda: G["queue"].append(2), lambda: G.update(a=2), compiles=2)
+    refuses(
+        lambda x: len(G["queue"]), vector(), error=RuntimeError, match="'G..queue..' is a deque"
+    )
+    items = [1]
+    items.append(items)
+    bind(items)()
+    refuses(lambda x: x * G[0], vector(), error=RuntimeError, match="contains itself")
+
+
 def test_arrays_changed_in_place():
     array = np.array([1.0, 2.0, 3.0])
     bind(array)()

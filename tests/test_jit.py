@@ -6,6 +6,7 @@ import functools
 import gc
 import inspect
 import pickle
+import sys
 import threading
 import weakref
 
@@ -605,6 +606,27 @@ def test_eight_threads_call_a_function_for_the_first_time(make):
     assert compiled.compile_count == 1
     for i, r in enumerate(results):
         assert_same(r, compiled(X + i))
+
+
+def nested(x, n):
+    return x if n == 0 else nested(x, n - 1) + 1
+
+
+def test_threads_that_compile_deep_programs():
+    """Each needs a deeper stack than Python allows; all together leave the limit as it was."""
+    limit, n = sys.getrecursionlimit(), 4
+    results = []
+
+    def call():
+        results.append(ms.jit(lambda x: nested(x, 200))(X))
+
+    threads = [threading.Thread(target=call) for _ in range(n)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(results) == n
+    assert sys.getrecursionlimit() == limit
 
 
 def test_threads_that_write_one_parameter_lose_no_update():

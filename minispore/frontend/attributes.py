@@ -147,10 +147,11 @@ def _from_class(ev: Evaluator, obj: Any, found: Any, name: str) -> Any:
     if isinstance(get, types.FunctionType) and not is_stdlib(get.__module__):
         return ev.call(get, [found, obj, type(obj)], {})
     value = getattr(obj, name)
-    trusted = is_trusted(type(obj).__module__)
-    if id(obj) in ev.births or trusted or isinstance(found, _METHODS_IN_C):
-        _guard(ev, obj, name, found)
+    if id(obj) in ev.births or isinstance(found, _METHODS_IN_C):
         return ev.readable(value, name)
+    if is_trusted(type(obj).__module__):
+        _guard(ev, obj, name, found)
+        return value
     return ev.homed(ev.outside.attribute(obj, name, value))
 
 

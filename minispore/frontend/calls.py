@@ -89,7 +89,9 @@ def _call_partial(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[st
 
 
 def _call_method(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    return call(ev, function.__func__, [function.__self__, *args], kwargs)
+    owner = function.__self__
+    owner = ev.seen(owner) if isinstance(owner, Tensor) else owner
+    return call(ev, function.__func__, [owner, *args], kwargs)
 
 
 def _call_descriptor(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -25,7 +25,7 @@ from minispore.tensor import Tensor
 from minispore.tree import constant_key
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), DType,
-          slice, range, np.dtype, np.generic, frozenset)  # fmt: skip
+          range, np.dtype, np.generic)  # fmt: skip
 # What a class written in C uses to give access to its content.
 _IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType)
 
@@ -57,6 +57,19 @@ def is_opaque(value: Any) -> bool:
     return any(isinstance(getattr(kind, name, None), _IN_C) for name in names)
 
 
+class Opaque:
+    """Stands for an object that is_opaque: whoever uses it raises."""
+
+    def __init__(self, real: Any, text: str):
+        self.why = (
+            f"'{text}' is a {type(real).__name__}, whose content may change without notice, so "
+            "a compiled graph cannot use it: pass its items in a list, or as a Tensor"
+        )
+
+
+MANY = 8  # constants in a container that are guarded one by one; more, all at once
+
+
 class Outside:
     """The inputs and guards of one graph in the making.
 
@@ -74,6 +87,7 @@ class Outside:
         self._by_id: dict[int, int] = {}  # id of a real Tensor, or of its shadow -> its number
         self._sources: dict[int, Source] = {}  # id of an object
         self._memo: dict[str, Any] = {}  # code -> what the program sees
+        self._open: set[int] = set()  # ids of the containers that are being copied
         self._classes: set[type] = set()  # whose special methods are guarded
         self._copies: dict[int, tuple[Any, str]] = {}  # id of a container -> its copy, its variable
         self.old: dict[int, str] = {}  # id of a copy -> the description of the real one
@@ -185,18 +199,16 @@ class Outside:
             if code == self.constant(real) and id(real) in self._by_id:
                 return self.shadows[self._by_id[id(real)]]  # the object itself, not a path to it
             return self._tensor(real, guards.variable(code, fresh), fresh, text)
+        if isinstance(real, slice):
+            parts = ((n, getattr(real, n)) for n in ("start", "stop", "step"))
+            return slice(*[self.capture(v, f"{code}.{n}", fresh, f"{text}.{n}") for n, v in parts])
         if isinstance(real, _PLAIN):
             guards.require_constant(code, real, text, fresh)
             return real
-        if isinstance(real, (list, tuple, dict, set)):
+        if isinstance(real, (list, tuple, dict, set, frozenset)):
             return self._container(real, guards.variable(code, fresh), fresh, text)
         if type(real) is np.ndarray:
             return self._array(real, code, fresh, text)
-        if is_opaque(real):
-            raise UnsupportedError(
-                f"'{text}' is a {type(real).__name__}, whose content may change without notice, so "
-                "a compiled graph cannot use it: pass its items in a list, or as a Tensor"
-            )
         if not isinstance(real, type):
             self.special_methods(type(real))
         if fresh:
@@ -206,7 +218,7 @@ class Outside:
         else:
             guards.require(f"{code} is {self.constant(real)}", text)
             self._sources.setdefault(id(real), (self.constant(real), False, text))
-        return real
+        return Opaque(real, text) if is_opaque(real) else real
 
     def _array(self, real: np.ndarray, code: str, fresh: bool, text: str) -> np.ndarray:
         """A copy of an ndarray: a constant that no one can write."""
@@ -224,12 +236,19 @@ class Outside:
         if known is not None:
             self.guards.require(f"{var} is {known[1]}", f"{text} is the same", fresh)
             return known[0]
+        if id(real) in self._open:
+            raise UnsupportedError(f"'{text}' contains itself, which no compiled graph can follow")
+        self._open.add(id(real))
         self.guards.require(f"type({var}) is {self.constant(type(real))}", text, fresh)
-        if isinstance(real, tuple):
-            return self._tuple(real, var, fresh, text)
-        kind = next(k for k in (dict, set, list) if isinstance(real, k))
-        make: dict[type, Any] = {dict: self._dict, set: self._set, list: self._list}
+        make: dict[type, Any] = {
+            dict: self._dict, list: self._list, tuple: self._tuple,
+            set: self._set, frozenset: self._set,
+        }  # fmt: skip
+        kind = next(k for k in make if isinstance(real, k))
         copy = make[kind](real, var, fresh, text)
+        self._open.remove(id(real))
+        if kind in (tuple, frozenset):
+            return copy
         if hasattr(real, "__dict__"):  # of a user's class
             copy.__dict__.update(real.__dict__)
         self._copies[id(real)] = copy, var
@@ -237,7 +256,17 @@ class Outside:
         self.old[id(copy)] = text
         return copy
 
+    def _all_at_once(self, items: Any, code: str, fresh: bool, text: str) -> bool:
+        """Guard a container of many constants, and nothing else, by a single line."""
+        if len(items) <= MANY or not all(isinstance(v, _PLAIN) for v in items):
+            return False
+        var = self.guards.variable(f"list({code})", fresh)
+        self.guards.require_constants(var, list(items), text, fresh)
+        return True
+
     def _items(self, real: Any, var: str, fresh: bool, text: str) -> list[Any]:
+        if self._all_at_once(real, var, fresh, text):
+            return list(real)
         self.guards.require(f"len({var}) == {len(real)}", f"length of {text}", fresh)
         return [self.capture(v, f"{var}[{i}]", fresh, f"{text}[{i}]") for i, v in enumerate(real)]
 
@@ -252,12 +281,14 @@ class Outside:
             return real
         return tuple.__new__(type(real), items)
 
-    def _set(self, real: set, var: str, fresh: bool, text: str) -> set:
-        key = self.constant(constant_key(set(real)))
-        self.guards.require(f"constant_key(set({var})) == {key}", text, fresh)
-        copy: set = type(real).__new__(type(real))
-        set.update(copy, real)
-        return copy
+    def _set(self, real: Any, var: str, fresh: bool, text: str) -> Any:
+        """A copy of a set or frozenset; its items have no path, and are told by their identity."""
+        key = self.constant(constant_key(frozenset(real)))
+        self.guards.require(f"constant_key(frozenset({var})) == {key}", text, fresh)
+        others = {v for v in real if not isinstance(v, _PLAIN)}
+        seen = [self.capture(v, self.constant(v), fresh, f"an item of {text}") for v in others]
+        make: Any = type(real)
+        return make([*(v for v in real if v not in others), *seen])
 
     def _dict(self, real: dict, var: str, fresh: bool, text: str) -> dict:
         keys = tuple(real)
@@ -269,7 +300,11 @@ class Outside:
         self._keep.append(keys)
         copy: dict = type(real).__new__(type(real))
         put = OrderedDict.__setitem__ if isinstance(real, OrderedDict) else dict.__setitem__
+        known = self._all_at_once(real.values(), f"{var}.values()", fresh, text)
         for k, v in real.items():
+            if known:
+                put(copy, k, v)
+                continue
             place = repr(k) if type(k) in (str, int) else self.constant(k)
             put(copy, k, self.capture(v, f"{var}[{place}]", fresh, f"{text}[{k!r}]"))
         if isinstance(real, defaultdict):

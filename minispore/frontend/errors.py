@@ -7,6 +7,7 @@ Python prints frames: file, line, function, the source line, a caret.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,15 +20,26 @@ class UnsupportedError(RuntimeError):
     """A construct that no graph can hold (MindSpore raises RuntimeError for these)."""
 
 
+_deep = threading.Lock()
+_deepened: list[int] = []  # the limits before, one for each thread that needs more
+
+
 @contextmanager
 def deep_stack(depth: int) -> Iterator[None]:
-    """Room on Python's stack for evaluating `depth` nested calls of the user's functions."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, 60 * depth + 3000))
+    """Room on Python's stack for evaluating `depth` nested calls of the user's functions.
+
+    The limit is that of all threads: the last one that leaves sets back what the first one found.
+    """
+    with _deep:
+        _deepened.append(sys.getrecursionlimit())
+        sys.setrecursionlimit(max(_deepened[-1], 60 * depth + 3000))
     try:
         yield
     finally:
-        sys.setrecursionlimit(before)
+        with _deep:
+            last = _deepened.pop()
+            if not _deepened:
+                sys.setrecursionlimit(last)
 
 
 def locate(error: BaseException, frames: list[Location]) -> None:

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from minispore.frontend import attributes, calls, control, exits, loops, objects, operators, text
-from minispore.frontend.capture import Outside
+from minispore.frontend.capture import Opaque, Outside
 from minispore.frontend.commits import Commits
 from minispore.frontend.errors import UnsupportedError, locate
 from minispore.frontend.exits import (
@@ -125,17 +125,21 @@ class Evaluator(GraphBuilder):
     def constant(self, value: Any, dtype: Any) -> Tensor:
         return self.born(super().constant(value, dtype))
 
-    def captured(self, tensor: Tensor) -> Node:
+    def seen(self, tensor: Tensor) -> Tensor:
+        """What the program sees of a Tensor from outside that it reached by no path."""
+        if tensor._node is not None:
+            return tensor
         code, name = self.outside.constant(tensor), HIDDEN.get(id(tensor), "a Tensor from outside")
-        shadow = self.outside.capture(tensor, code, False, name)
-        assert shadow._node is not None
-        self.home.setdefault(id(shadow._node), self.root)
-        return shadow._node
+        return self.homed(self.outside.capture(tensor, code, False, name))
+
+    def captured(self, tensor: Tensor) -> Node:
+        node = self.seen(tensor)._node
+        assert node is not None
+        return node
 
     def write(self, cell: Tensor, value: Tensor) -> None:
         node = self.node_of(value)
-        if cell._node is None:
-            cell = self.outside.capture(cell, self.outside.constant(cell), False, "a Tensor")
+        cell = self.seen(cell)
         if id(cell) in self.aliased:
             raise TypeError(self.aliased[id(cell)])
         self.region.touch(cell)
@@ -350,6 +354,8 @@ class Evaluator(GraphBuilder):
         for param in self.outside.params[len(self.root.params) :]:
             self.root.params.append(param)
             self.home[id(param)] = self.root
+        if isinstance(value, Opaque):
+            raise UnsupportedError(value.why)
         return value
 
     def readable(self, value: Any, name: str) -> Any:
@@ -361,6 +367,8 @@ class Evaluator(GraphBuilder):
             )
         if isinstance(value, Conflict):
             raise TypeError(f"'{name}' cannot be used: {value.why}")
+        if isinstance(value, Opaque):
+            raise UnsupportedError(value.why)
         return control.resolve(self, value)
 
     def store_name(self, name: str, value: Any) -> None:

@@ -19,6 +19,8 @@ from minispore.tree import constant_key
 
 Guard = Callable[[list], list | None]
 
+_EASY = frozenset((int, str, bytes, bool, type(None)))  # equal if == and of one type
+
 
 class Guards:
     """The lines of one guard function, and the objects that they name."""
@@ -63,6 +65,15 @@ class Guards:
         else:
             test = f"constant_key({code}) == {self.constant(constant_key(value))}"
         self.require(test, reason, fresh)
+
+    def require_constants(self, code: str, values: list, reason: str, fresh: bool) -> None:
+        """`code` must give a list of equal constants."""
+        types = [*map(type, values)]
+        if not _EASY.issuperset(types):
+            self.require_constant(code, values, reason, fresh)
+            return
+        equal = f"{code} == {self.constant(values)}"
+        self.require(f"{equal} and [*map(type, {code})] == {self.constant(types)}", reason, fresh)
 
     def function(self, codes: list[str], more: list[tuple[str, str]]) -> tuple[Guard, str]:
         """The function and its source.
