@@ -34,7 +34,15 @@ from minispore.frontend.exits import refuse_choice
 from minispore.frontend.guards import Guard
 from minispore.frontend.heap import Lazy
 from minispore.frontend.lower import Lowering
-from minispore.ir.node import CNode, FuncGraph, Grad, Node, ParameterNode, ValueNode, make_tuple
+from minispore.ir.node import (
+    CNode,
+    FuncGraph,
+    Node,
+    ParameterNode,
+    ValueNode,
+    copied_parameters,
+    make_tuple,
+)
 from minispore.ops.structural import written_before
 from minispore.parameter import Parameter
 from minispore.passes import Fire, optimize
@@ -108,8 +116,6 @@ class Compiled:
 class GraphFunction:
     """A closed graph as a function of Tensors that the tape can differentiate, to any order."""
 
-    name = "GraphFunction"
-
     def __init__(self, graph: FuncGraph):
         self.graph = graph
         self.name = graph.name
@@ -146,18 +152,12 @@ def backward_graph(graph: FuncGraph) -> FuncGraph:
     """A graph of (parameters, cotangents of outputs) that returns cotangents of parameters."""
     fwd, bwd, n_residuals = J(graph)
     outputs = [o.abstract for o in items_of(graph.output)]
-    params = [ParameterNode(p.name, p.abstract, p.origin) for p in graph.parameters]
+    params = copied_parameters(graph.parameters)
     douts = [ParameterNode("dout", a) for a in outputs if a.is_differentiable]
     residuals = items_of(CNode(fwd, params, fwd.abstract))[len(outputs) :]
     assert len(residuals) == n_residuals
     call = CNode(bwd, [*residuals, *douts], bwd.abstract)
     return FuncGraph(f"{graph.name}_backward", [*params, *douts], make_tuple(items_of(call)))
-
-
-def uses_rules(graph: FuncGraph) -> bool:
-    """True if a gradient is taken inside the graph, so that it depends on registered rules."""
-    nodes = (n for g in graph.graphs() for n in g.nodes())
-    return any(isinstance(n, CNode) and isinstance(n.callee, Grad) for n in nodes)
 
 
 def _as_result(value: Any) -> Any:
@@ -203,7 +203,7 @@ def _compile(ev: Evaluator, function: Callable, args: tuple, kwargs: dict) -> Co
             locate(error, [ev.returned] if ev.returned else [])
             raise
     graph = Lowering(ev.home, ev.names).graph(ev.root, outputs)
-    if uses_rules(graph):
+    if graph.has_grad():  # then it depends on registered rules
         rules = ev.outside.constant(bprop_getters)
         ev.outside.require(f"{rules}.version == {bprop_getters.version}", "gradient rules")
     guard, source = ev.outside.guard(n_args)

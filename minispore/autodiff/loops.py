@@ -26,7 +26,6 @@ from minispore.autodiff.nodes import (
     fresh_parameters,
     items_of,
     places_of,
-    prim_node,
     spliced,
     spread,
     type_at,
@@ -42,6 +41,7 @@ from minispore.ir.node import (
     While,
     inline_call,
     make_tuple,
+    prim_node,
     toposort,
 )
 from minispore.primitive import Primitive

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,11 @@ from minispore.ir.node import (
     While,
     inline_call,
     is_call_of,
+    prim_node,
     tuple_item,
     tuple_parts,
 )
 from minispore.ops.structural import zero_value
-from minispore.primitive import REGISTRY
 
 Places = tuple[int, ...]  # numbers of parameters or outputs, in ascending order
 
@@ -127,12 +127,6 @@ def one_node(abstract: Abstract) -> ValueNode:
 def fresh_parameters(types: Iterable[Abstract], prefix: str) -> list[ParameterNode]:
     """New parameters of these types, named by number."""
     return [ParameterNode(f"{prefix}{i}", t) for i, t in enumerate(types)]
-
-
-def prim_node(name: str, *inputs: Node, origin: Origin, **attrs: Any) -> CNode:
-    """A call of the primitive called `name`."""
-    prim = REGISTRY[name].bound(**attrs)
-    return CNode(prim, inputs, prim.infer(*types_of(inputs)), origin)
 
 
 def cotangent_sum(a: Node | None, b: Node) -> Node:

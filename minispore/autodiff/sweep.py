@@ -23,7 +23,6 @@ from minispore.autodiff.nodes import (
     items_of,
     place_of,
     places_of,
-    prim_node,
     spliced,
     spread,
     type_at,
@@ -40,10 +39,12 @@ from minispore.ir.node import (
     Switch,
     ValueNode,
     While,
+    copied_parameters,
     inline_call,
     is_call_of,
     is_tuple_plumbing,
     make_tuple,
+    prim_node,
     toposort,
     tuple_item,
 )
@@ -381,7 +382,7 @@ def forward_arm(graph: FuncGraph, arms: list[Adjoint], number: int) -> FuncGraph
     """Arm `number` of fwd's Switch: its outputs, its residuals, zeros for those of the others."""
     own = arms[number]
     outputs = types_of(items_of(graph.output))
-    parameters = [ParameterNode(p.name, p.abstract, p.origin) for p in graph.parameters]
+    parameters = copied_parameters(graph.parameters)
     items = spliced(own.fwd, parameters, outputs + own.residuals, graph.origin)
     kept: list[Node] = items[: len(outputs)]
     for i, arm in enumerate(arms):

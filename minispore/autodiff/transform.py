@@ -40,7 +40,6 @@ from minispore.autodiff.nodes import (
     differentiable,
     items_of,
     one_node,
-    prim_node,
     types_of,
     zero_node,
 )
@@ -54,8 +53,10 @@ from minispore.ir.node import (
     ParameterNode,
     Rebuilder,
     While,
+    copied_parameters,
     graphs_of,
     make_tuple,
+    prim_node,
     with_graphs,
 )
 from minispore.primitive import bprop_getters
@@ -135,7 +136,7 @@ class Adjoints:
 
 def fwd_of(graph: FuncGraph, output: Node | None = None) -> FuncGraph:
     """The frame of a graph's fwd, with parameters of its own."""
-    parameters = [ParameterNode(p.name, p.abstract, p.origin) for p in graph.parameters]
+    parameters = copied_parameters(graph.parameters)
     return FuncGraph(f"{graph.name}_fwd", parameters, output, graph.origin, graph.scope_kind)
 
 
@@ -289,23 +290,17 @@ class GradExpander:
         return make_tuple([*outputs, *((found | zeros)[i] for i in grad.wrt)], node.origin)
 
 
-def used_graphs(graph: FuncGraph) -> list[FuncGraph]:
-    """The graphs that a graph refers to directly, its bprop included."""
-    found = [g for n in graph.nodes() if isinstance(n, CNode) for g in graphs_of(n.callee)]
-    return found if graph.bprop is None else [*found, graph.bprop]
-
-
 def callees_first(graph: FuncGraph) -> list[FuncGraph]:
     """All graphs that a graph reaches, each after those it refers to (but for cycles)."""
     order: list[FuncGraph] = []
     seen = {graph}
-    stack = [(graph, iter(used_graphs(graph)))]
+    stack = [(graph, iter(graph.callees(with_bprop=True)))]
     while stack:
         current, rest = stack[-1]
         for callee in rest:
             if callee not in seen:
                 seen.add(callee)
-                stack.append((callee, iter(used_graphs(callee))))
+                stack.append((callee, iter(callee.callees(with_bprop=True))))
                 break
         else:
             order.append(current)
@@ -320,7 +315,7 @@ def reaching_grad(graphs: list[FuncGraph]) -> set[FuncGraph]:
         for g in graphs
         if any(isinstance(n, CNode) and isinstance(n.callee, Grad) for n in g.nodes())
     }
-    uses = {g: used_graphs(g) for g in graphs}
+    uses = {g: g.callees(with_bprop=True) for g in graphs}
     before = -1
     while len(found) > before:
         before = len(found)

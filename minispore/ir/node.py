@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from minispore.abstract import Abstract, AbstractTuple
-from minispore.primitive import Primitive
+from minispore.primitive import REGISTRY, Primitive
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +194,17 @@ class FuncGraph:
             self._nodes = toposort([self.output])
         return self._nodes
 
+    def callees(self, with_bprop: bool = False) -> list[FuncGraph]:
+        """The graphs that this one refers to directly, each once, in order of use.
+
+        `with_bprop`: also, at the end, the graph of its own gradient.
+        """
+        nodes = (n for n in self.nodes() if isinstance(n, CNode))
+        found = dict.fromkeys(g for n in nodes for g in graphs_of(n.callee))
+        if with_bprop and self.bprop is not None:
+            found[self.bprop] = None
+        return list(found)
+
     def graphs(self, with_bprop: bool = False) -> list[FuncGraph]:
         """This graph and every graph reachable from it, each once, callers first.
 
@@ -206,11 +217,13 @@ class FuncGraph:
             if id(g) in seen:
                 continue
             seen[id(g)] = g
-            found = [h for n in g.nodes() if isinstance(n, CNode) for h in graphs_of(n.callee)]
-            if with_bprop and g.bprop is not None:
-                found.append(g.bprop)
-            todo.extend(reversed(found))
+            todo.extend(reversed(g.callees(with_bprop)))
         return list(seen.values())
+
+    def has_grad(self) -> bool:
+        """True if a Grad is still to be expanded in this graph or one that it reaches."""
+        nodes = (n for g in self.graphs(with_bprop=True) for n in g.nodes())
+        return any(isinstance(n, CNode) and isinstance(n.callee, Grad) for n in nodes)
 
     def count(self) -> int:
         """The number of CNodes in this graph and all it reaches (tuples' parts not counted)."""
@@ -365,8 +378,6 @@ class Rebuilder:
 
 def make_tuple(items: Iterable[Node], origin: Origin = NOWHERE) -> CNode:
     """A MakeTuple node."""
-    from minispore.primitive import REGISTRY
-
     parts = tuple(items)
     abstract = AbstractTuple(tuple(p.abstract for p in parts))
     return CNode(REGISTRY["MakeTuple"].bound(), parts, abstract, origin)
@@ -374,14 +385,23 @@ def make_tuple(items: Iterable[Node], origin: Origin = NOWHERE) -> CNode:
 
 def tuple_item(node: Node, index: int, origin: Origin | None = None) -> Node:
     """Item `index` of a tuple node: its part if it is a MakeTuple, else a TupleGetItem."""
-    from minispore.primitive import REGISTRY
-
     parts = tuple_parts(node)
     if parts is not None:
         return parts[index]
     assert isinstance(node.abstract, AbstractTuple)
     prim = REGISTRY["TupleGetItem"].bound(index=index)
     return CNode(prim, (node,), node.abstract.items[index], origin or node.origin)
+
+
+def prim_node(name: str, *inputs: Node, origin: Origin = NOWHERE, **attrs: Any) -> CNode:
+    """A call of the primitive called `name`, of the type that it infers."""
+    prim = REGISTRY[name].bound(**attrs)
+    return CNode(prim, inputs, prim.infer(*(i.abstract for i in inputs)), origin)
+
+
+def copied_parameters(parameters: Iterable[ParameterNode]) -> list[ParameterNode]:
+    """New parameters like those of another graph: no two graphs share one."""
+    return [ParameterNode(p.name, p.abstract, p.origin) for p in parameters]
 
 
 def inline_call(graph: FuncGraph, operands: Iterable[Node]) -> Node:

@@ -5,13 +5,10 @@ These rules look at graphs, which no pattern can say; each is a function of one 
 
 from __future__ import annotations
 
-from typing import Any
-
 from minispore.abstract import AbstractScalar
 from minispore.ir.compare import constant_key, same_graph
 from minispore.ir.interp import chosen
 from minispore.ir.node import (
-    NOWHERE,
     CNode,
     Node,
     Origin,
@@ -21,6 +18,7 @@ from minispore.ir.node import (
     is_call_of,
     item_index,
     make_tuple,
+    prim_node,
     tuple_item,
     tuple_parts,
 )
@@ -29,12 +27,6 @@ from minispore.passes.rewrite import Function
 from minispore.primitive import REGISTRY, Primitive
 
 BOOL = AbstractScalar(bool)
-
-
-def prim_node(name: str, *inputs: Node, origin: Origin = NOWHERE, **attrs: Any) -> CNode:
-    """A node of a primitive, with the type that it infers."""
-    prim = REGISTRY[name].bound(**attrs)
-    return CNode(prim, inputs, prim.infer(*(i.abstract for i in inputs)), origin)
 
 
 def choose_constant(node: CNode) -> Node | None:

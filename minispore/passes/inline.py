@@ -10,9 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minispore.ir.node import CNode, FuncGraph, Grad, Node, graphs_of
-from minispore.passes.rewrite import Fire, GraphMap, Log, Parts, call_groups, rebuild_graphs
-from minispore.passes.rewrite import with_inputs as _with_inputs
+from minispore.ir.node import CNode, FuncGraph, Node, graphs_of
+from minispore.passes.rewrite import (
+    Fire,
+    GraphMap,
+    Log,
+    Parts,
+    call_groups,
+    rebuild_graphs,
+    with_inputs,
+)
 
 MAX_NODES = 100_000
 LAW = "a call of a graph -> its body"
@@ -30,7 +37,7 @@ def inline(graph: FuncGraph, log: Log | None = None) -> FuncGraph:
             memo[node] = node
             if not isinstance(node, CNode):
                 continue
-            call = memo[node] = _with_inputs(node, memo, new)
+            call = memo[node] = with_inputs(node, memo, new)
             callee = node.callee
             if isinstance(callee, FuncGraph) and callee not in kept:
                 size += sizes[callee]
@@ -61,19 +68,10 @@ def copy_body(graph: FuncGraph, operands: Sequence[Node]) -> Node:
     return memo[graph.output]
 
 
-def has_grad(graph: FuncGraph) -> bool:
-    """True if a Grad is still to be expanded somewhere."""
-    return any(
-        isinstance(n, CNode) and isinstance(n.callee, Grad)
-        for g in graph.graphs(with_bprop=True)
-        for n in g.nodes()
-    )
-
-
 def _not_to_inline(entry: FuncGraph) -> set[FuncGraph]:
     """Recursive graphs; those with a bprop, before J."""
     kept: set[FuncGraph] = set()
-    before_grad = has_grad(entry)
+    before_grad = entry.has_grad()
     for group in call_groups(entry):
         for g, nodes in group.items():
             calls = {h for n in nodes if isinstance(n, CNode) for h in graphs_of(n.callee)}

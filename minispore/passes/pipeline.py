@@ -18,7 +18,7 @@ from minispore.passes.control import SWITCH_RULES, TUPLE_RULES
 from minispore.passes.cse import cse
 from minispore.passes.dead_code import dead_code
 from minispore.passes.fold import FOLD_RULES
-from minispore.passes.inline import has_grad, inline
+from minispore.passes.inline import inline
 from minispore.passes.parameters import parameter_eliminate
 from minispore.passes.rewrite import Log, NodeRule, rewrite
 
@@ -88,7 +88,7 @@ def _arithmetic(fastmath: bool) -> Callable[[FuncGraph, Log], FuncGraph]:
     rules = (*EXACT, *FAST) if fastmath else EXACT
 
     def run(graph: FuncGraph, log: Log) -> FuncGraph:
-        return rewrite(graph, rules if has_grad(graph) else (*rules, *AFTER_GRAD), log)
+        return rewrite(graph, rules if graph.has_grad() else (*rules, *AFTER_GRAD), log)
 
     return run
 

@@ -19,9 +19,9 @@ from minispore.ir.node import (
     CNode,
     FuncGraph,
     Node,
-    ParameterNode,
     Switch,
     While,
+    copied_parameters,
     make_tuple,
     tuple_item,
 )
@@ -42,7 +42,9 @@ def call_of_header(node: CNode) -> Node:
     assert isinstance(loop, While)
     origin = node.origin
     name = loop.body.name.removesuffix("_body")
-    header = FuncGraph(f"{name}_header", _parameters(loop.cond), None, origin, "loop")
+    header = FuncGraph(
+        f"{name}_header", copied_parameters(loop.cond.parameters), None, origin, "loop"
+    )
     again = _again(loop, header, node, f"{name}_body_then_again")
     after = _after(loop, f"{name}_after")
     condition = CNode(loop.cond, header.parameters, loop.cond.abstract, origin)
@@ -53,7 +55,7 @@ def call_of_header(node: CNode) -> Node:
 
 def _again(loop: While, header: FuncGraph, node: CNode, name: str) -> FuncGraph:
     """One more iteration: the body, then the header with the next carry."""
-    params = _parameters(loop.body)
+    params = copied_parameters(loop.body.parameters)
     carry = CNode(loop.body, params, loop.body.abstract, node.origin)
     next_carry = [tuple_item(carry, i) for i in range(len(params) - loop.n_const)]
     operands: Sequence[Node] = [*params[: loop.n_const], *next_carry]
@@ -63,10 +65,6 @@ def _again(loop: While, header: FuncGraph, node: CNode, name: str) -> FuncGraph:
 
 def _after(loop: While, name: str) -> FuncGraph:
     """The end of the loop: the carry as it is."""
-    params = _parameters(loop.body)
+    params = copied_parameters(loop.body.parameters)
     origin = loop.body.origin
     return FuncGraph(name, params, make_tuple(params[loop.n_const :], origin), origin, "loop")
-
-
-def _parameters(graph: FuncGraph) -> list[ParameterNode]:
-    return [ParameterNode(p.name, p.abstract, p.origin) for p in graph.parameters]

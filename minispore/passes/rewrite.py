@@ -200,7 +200,7 @@ def call_groups(entry: FuncGraph) -> Iterator[dict[FuncGraph, list[Node]]]:
         nodes[g] = g.nodes()
         low[g] = len(low)
         open_graphs.append(g)
-        work.append((g, low[g], iter(callees(g, nodes[g]))))
+        work.append((g, low[g], iter(g.callees(with_bprop=True))))
 
     enter(entry)
     closed: set[FuncGraph] = set()
@@ -222,9 +222,3 @@ def call_groups(entry: FuncGraph) -> Iterator[dict[FuncGraph, list[Node]]]:
                 del open_graphs[-len(group) :]
                 closed.update(group)
                 yield {g: nodes[g] for g in group}
-
-
-def callees(graph: FuncGraph, nodes: list[Node]) -> list[FuncGraph]:
-    """The graphs that a graph refers to, its own gradient's included."""
-    found = {g: None for n in nodes if isinstance(n, CNode) for g in graphs_of(n.callee)}
-    return [*found, graph.bprop] if graph.bprop is not None else [*found]
