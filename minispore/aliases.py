@@ -30,8 +30,9 @@ from minispore.autodiff.api import (
     vjp,
 )
 from minispore.compile import jit
+from minispore.ops.gradient import binop_grad_common, bprop_getters
 from minispore.parameter import Parameter, ParameterTuple
-from minispore.primitive import Primitive, bprop_getters
+from minispore.primitive import Primitive
 from minispore.random import get_seed, set_seed
 from minispore.tensor import Tensor, tensor
 
@@ -39,16 +40,6 @@ GRADIENTS = {
     function.__name__: function
     for function in (GradOperation, get_grad, grad, jacfwd, jacrev, jvp, value_and_grad, vjp)
 }
-
-
-def binop_grad_common(x: Any, y: Any, dx: Any, dy: Any) -> tuple[Any, Any]:
-    """The cotangents of two operands, summed over the axes along which each was broadcast.
-
-    Args:
-        x, y: the operands.
-        dx, dy: cotangents of the shape that the operands have together.
-    """
-    return ops.sum_to(dx, x.shape), ops.sum_to(dy, y.shape)
 
 
 def _public(module: ModuleType) -> dict[str, Any]:

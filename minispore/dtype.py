@@ -80,6 +80,8 @@ int_type, uint_type = (int8, int16, int32, int64), (uint8, uint16, uint32, uint6
 float_type = (float16, float32, float64, bfloat16)
 number_type = int_type + uint_type + float_type
 Type = DType
+# The binary digits of a float: all integers of so many bits are held exactly.
+DIGITS = {float16: 11, bfloat16: 8, float32: 24, float64: 53}
 _BY_NUMPY = {d.numpy: d for d in ALL}
 _NAMES = {d.name: d for d in ALL}
 

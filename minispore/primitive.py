@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Protocol
 
 from minispore.abstract import Abstract
-from minispore.dtype import DType, promote, promote_scalar
+from minispore.dtype import DType, of_python, promote, promote_scalar
 
 REGISTRY: dict[str, type[Primitive]] = {}
 HIDDEN: dict[int, str] = {}  # id of a Tensor that ops keep for themselves -> its name in graphs
@@ -217,14 +217,8 @@ def as_tensor(value: Any, dtype: DType | None = None) -> Any:
         return value
     if isinstance(value, ScalarLike):
         from_scalar = REGISTRY["ScalarToTensor"]
-        return apply(from_scalar.bound(dtype=dtype or _scalar_dtype(value)), value)
+        return apply(from_scalar.bound(dtype=dtype or of_python(value.kind)), value)
     return current_handler().constant(value, dtype)
-
-
-def _scalar_dtype(value: ScalarLike) -> DType:
-    from minispore.dtype import of_python
-
-    return of_python(value.kind)
 
 
 def promoted(name: str, args: tuple) -> tuple:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from minispore.dtype import DType, bfloat16, float16, float32, float64
+from minispore.dtype import DIGITS, DType, float64
 
 _seed: int | None = None
 _generator = np.random.Generator(np.random.Philox())
@@ -119,11 +119,8 @@ def random_bits(state: np.ndarray, shape: tuple[int, ...], width: int) -> np.nda
     return bits.reshape(shape)
 
 
-_DIGITS = {float16: 11, bfloat16: 8, float32: 24, float64: 53}  # binary, of a float
-
-
 def random_unit(state: np.ndarray, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
     """Random multiples of 2**-digits in [0, 1): all that `dtype` holds at equal distances."""
-    width, digits = 64 if dtype is float64 else 32, _DIGITS[dtype]
+    width, digits = 64 if dtype is float64 else 32, DIGITS[dtype]
     exact = random_bits(state, shape, width) >> np.uint64(width - digits)
     return (exact * 2.0**-digits).astype(dtype.numpy)

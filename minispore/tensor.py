@@ -24,6 +24,7 @@ from minispore import ops
 from minispore.abstract import AbstractScalar, AbstractTensor
 from minispore.dtype import DType
 from minispore.ir.node import Node
+from minispore.ops.common import holds_tensors
 from minispore.primitive import (
     REGISTRY,
     Primitive,
@@ -57,6 +58,7 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
         dtype: a DType such as ``minispore.float32``; by default int gives Int64, float
             Float32, bool Bool, and an ndarray keeps its own.
         shape, init: in place of `input_data`: values from an Initializer (zeros without one).
+        const_arg: kept for MindSpore's signature.
 
     Raises:
         TypeError: data that no Tensor can hold, or a `dtype` that is no DType.
@@ -89,7 +91,7 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
             source = source if dtype is None else ops.cast(source, dtype)
         elif isinstance(input_data, ScalarLike):
             source = as_tensor(input_data, dtype)
-        elif isinstance(input_data, (list, tuple)) and _holds_tensors(input_data):
+        elif isinstance(input_data, (list, tuple)) and holds_tensors(input_data):
             source = _assembled(input_data, dtype)
         else:
             source = current_handler().constant(input_data, dtype)
@@ -218,7 +220,7 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
         """The only element as a Python number; ValueError if there is more than one."""
         self._one_element("item()")
         if self._node is not None:
-            kind = bool if self.dtype is dt.bool_ else float if self.dtype.is_float else int
+            kind = dt.dtype_to_pytype(self.dtype)
             return apply(REGISTRY["TensorToScalar"].bound(kind=kind), self)
         return self._data.item()
 
@@ -411,13 +413,6 @@ def _parsed(value: Any) -> np.ndarray:
             raise OverflowError(f"{value} does not fit an integer Tensor of 64 bits")
         raise TypeError(f"a Tensor holds numbers only, not what is in {value!r:.60}")
     return array
-
-
-def _holds_tensors(value: Any) -> bool:
-    """True if a Tensor or a number known at run time is somewhere in nested lists."""
-    if isinstance(value, (list, tuple)):
-        return any(_holds_tensors(v) for v in value)
-    return isinstance(value, (TensorLike, ScalarLike))
 
 
 def _assembled(value: Any, dtype: DType | None) -> Tensor:

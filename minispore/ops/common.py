@@ -15,7 +15,7 @@ import numpy as np
 from minispore import tree
 from minispore.abstract import Shape
 from minispore.ops.structural import Check
-from minispore.primitive import Primitive, TensorLike, apply
+from minispore.primitive import Primitive, ScalarLike, TensorLike, apply
 
 
 class Composite(Primitive, register=False):
@@ -44,6 +44,13 @@ def check_tensor(name: str, value: Any) -> Any:
     if not isinstance(value, TensorLike):
         raise TypeError(f"{name} takes a Tensor, not {type(value).__name__} ({value!r:.40})")
     return value
+
+
+def holds_tensors(value: Any) -> bool:
+    """True if a Tensor, or a number known at run time only, is somewhere in nested lists."""
+    if isinstance(value, (list, tuple)):
+        return any(map(holds_tensors, value))
+    return isinstance(value, (TensorLike, ScalarLike))
 
 
 def is_half(array: np.ndarray) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from minispore import ops
 from minispore.abstract import AbstractTensor
-from minispore.dtype import DType, float32, of_python
+from minispore.dtype import DType, dtype_to_pytype, float32, of_python
 from minispore.ops.common import as_int, as_shape, check_tensor
 from minispore.primitive import (
     Primitive,
@@ -40,12 +40,9 @@ class Fill(Primitive):
         return ()
 
 
-_KINDS = {"bool": bool, "int": int, "uint": int, "float": float}
-
-
 def _fill(dtype: DType, shape: Any, value: Any) -> Any:
     """A Fill whose value has the Python type of `dtype`: equal fills are equal primitives."""
-    number = _KINDS[dtype.kind](value)
+    number = dtype_to_pytype(dtype)(value)
     return apply(Fill.bound(dtype=dtype, shape=shape, value=number))
 
 

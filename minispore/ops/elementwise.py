@@ -143,10 +143,10 @@ def _sigmoid(x: np.ndarray) -> Any:
 
 
 def _gelu_tanh(x: np.ndarray) -> Any:
-    return 0.5 * x * (1 + np.tanh(_GELU_SCALE * (x + 0.044715 * x * x * x)))
+    return 0.5 * x * (1 + np.tanh(_GELU_SCALE * (x + _GELU_CUBE * x * x * x)))
 
 
-_GELU_SCALE = math.sqrt(2 / math.pi)
+_GELU_SCALE, _GELU_CUBE = math.sqrt(2 / math.pi), 0.044715  # of the approximation by tanh
 _SQRT_HALF = math.sqrt(0.5)
 _TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
 _LOG2, _LOG10 = math.log(2), math.log(10)
@@ -180,8 +180,8 @@ def _silu_gradient(x: Any, out: Any, dout: Any) -> Any:
 
 
 def _gelu_tanh_gradient(x: Any, out: Any, dout: Any) -> Any:
-    t = ops.tanh(_GELU_SCALE * (x + 0.044715 * x * x * x))
-    inner = _GELU_SCALE * (1 + 3 * 0.044715 * x * x)
+    t = ops.tanh(_GELU_SCALE * (x + _GELU_CUBE * x * x * x))
+    inner = _GELU_SCALE * (1 + 3 * _GELU_CUBE * x * x)
     return dout * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner)
 
 
@@ -482,12 +482,7 @@ def round(input: Any, *, decimals: int = 0) -> Any:
     if as_int("decimals", decimals) == 0:
         return apply(Round(), input)
     scale = 10.0**decimals
-    return cast_like(apply(Round(), input * scale) / scale, input)
-
-
-def cast_like(x: Any, other: Any) -> Any:
-    """`x` in the type of the Tensor `other`."""
-    return x if x.dtype is other.dtype else ops.cast(x, other.dtype)
+    return ops.cast(apply(Round(), input * scale) / scale, input.dtype)
 
 
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:

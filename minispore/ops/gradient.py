@@ -18,7 +18,12 @@ from minispore.primitive import bprop_getters
 
 
 def binop_grad_common(x: Any, y: Any, dx: Any, dy: Any) -> tuple[Any, Any]:
-    """The cotangents of two operands that were broadcast together: summed to their shapes."""
+    """The cotangents of two operands, summed over the axes along which each was broadcast.
+
+    Args:
+        x, y: the operands.
+        dx, dy: cotangents of the shape that the operands have together.
+    """
     return ops.sum_to(dx, x.shape), ops.sum_to(dy, y.shape)
 
 

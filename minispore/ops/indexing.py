@@ -23,8 +23,8 @@ import numpy as np
 from minispore import ops
 from minispore.abstract import AbstractTensor, AbstractTuple, Shape, broadcast_shapes
 from minispore.dtype import bool_, int64
-from minispore.ops.common import require, widened
-from minispore.ops.shape import StridedSlice, as_slice
+from minispore.ops.common import holds_tensors, require, widened
+from minispore.ops.shape import StridedSlice, as_slices, resolved_slices
 from minispore.primitive import Primitive, ScalarLike, TensorLike, apply, as_tensor, is_tracing
 
 # ------------------------------------------------------------------------------ primitives
@@ -41,8 +41,7 @@ class SetSlice(Primitive):
 
     def eval(self, x: np.ndarray, value: np.ndarray) -> Any:
         out = x.copy()
-        bounds = zip(self.attrs["begin"], self.attrs["end"], self.attrs["strides"], strict=True)
-        out[tuple(as_slice(*b) for b in bounds)] = value
+        out[as_slices(self.attrs)] = value
         return out
 
     def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
@@ -196,7 +195,7 @@ def _item(item: Any) -> Any:
 
 def _sequence(items: Any) -> Any:
     """A list as an index: a constant ndarray, or a Tensor if it holds Tensors."""
-    if _varies(items):
+    if holds_tensors(items):
         return _item(_stacked(items))
     try:
         array = np.array(items)
@@ -207,12 +206,6 @@ def _sequence(items: Any) -> Any:
     if array.dtype.kind not in "biu":
         raise IndexError(f"an index list holds ints or bools, not {items!r:.60}")
     return array
-
-
-def _varies(items: Any) -> bool:
-    if isinstance(items, (list, tuple)):
-        return any(_varies(i) for i in items)
-    return isinstance(items, (TensorLike, ScalarLike))
 
 
 def _stacked(items: Any) -> Any:
@@ -376,10 +369,7 @@ class _Plan:
     @property
     def bounds(self) -> dict:
         """The attributes of StridedSlice and SetSlice."""
-        spans = [s.indices(n) for s, n in zip(self.slices, self.shape, strict=True)]
-        spans = [s if len(range(*s)) else (0, 0, 1) for s in spans]  # empty in one spelling
-        begin, end, strides = zip(*spans, strict=True) if spans else ((), (), ())
-        return {"begin": begin, "end": end, "strides": strides}
+        return resolved_slices(self.slices, self.shape)
 
     @property
     def region(self) -> Shape:
@@ -484,7 +474,7 @@ def _common(plan: _Plan) -> tuple[int, ...]:
 
 def _value(value: Any, dtype: Any) -> Any:
     """The right-hand side of an assignment as a Tensor of `dtype`."""
-    if isinstance(value, (list, tuple)) and _varies(value):
+    if isinstance(value, (list, tuple)) and holds_tensors(value):
         value = _stacked(value)
     return ops.cast(as_tensor(value, dtype), dtype)
 

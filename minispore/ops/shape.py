@@ -319,9 +319,19 @@ class Split(Primitive):
         return (apply(Concat.bound(axis=self.attrs["axis"]), *pieces),)
 
 
-def as_slice(begin: int, end: int, stride: int) -> builtins.slice:
-    """The Python slice of the positions ``range(begin, end, stride)``, all of them inside."""
-    return builtins.slice(begin, None if end < 0 else end, stride)
+def resolved_slices(slices: list[builtins.slice], shape: Sizes) -> dict[str, Sizes]:
+    """The attributes of a StridedSlice for a Python slice of each dimension."""
+    bounds = [s.indices(n) for s, n in zip(slices, shape, strict=True)]
+    # an empty slice has many spellings; one of them keeps equal nodes equal
+    bounds = [b if len(range(*b)) else (0, 0, 1) for b in bounds]
+    begin, end, strides = zip(*bounds, strict=True) if bounds else ((), (), ())
+    return {"begin": begin, "end": end, "strides": strides}
+
+
+def as_slices(attrs: dict) -> tuple[builtins.slice, ...]:
+    """The Python slices of such attributes."""
+    bounds = zip(attrs["begin"], attrs["end"], attrs["strides"], strict=True)
+    return tuple(builtins.slice(b, None if e < 0 else e, s) for b, e, s in bounds)
 
 
 class StridedSlice(Primitive):
@@ -349,26 +359,16 @@ class StridedSlice(Primitive):
         return AbstractTensor(x.dtype, tuple(len(range(*b)) for b in bounds))
 
     def eval(self, x: np.ndarray) -> Any:
-        return np.array(x[_slices(self.attrs)], order="C")
+        return np.array(x[as_slices(self.attrs)], order="C")
 
     def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
         return (apply(StridedSliceGrad.bound(shape=inputs[0].shape, **self.attrs), dout),)
 
 
-def _slices(attrs: dict) -> tuple[builtins.slice, ...]:
-    bounds = zip(attrs["begin"], attrs["end"], attrs["strides"], strict=True)
-    return tuple(as_slice(*b) for b in bounds)
-
-
 def sliced(x: Any, slices: list[builtins.slice]) -> Any:
     """``x[slices]`` for Python slices of the first dimensions, as one StridedSlice."""
-    rest = x.shape[len(slices) :]
-    bounds = [s.indices(n) for s, n in zip(slices, x.shape, strict=False)]
-    bounds += [(0, n, 1) for n in rest]
-    # an empty slice has many spellings; one of them keeps equal nodes equal
-    bounds = [b if len(range(*b)) else (0, 0, 1) for b in bounds]
-    begin, end, strides = zip(*bounds, strict=True) if bounds else ((), (), ())
-    return apply(StridedSlice.bound(begin=begin, end=end, strides=strides), x)
+    whole = [builtins.slice(None)] * (len(x.shape) - len(slices))
+    return apply(StridedSlice.bound(**resolved_slices([*slices, *whole], x.shape)), x)
 
 
 class StridedSliceGrad(Primitive):
@@ -379,7 +379,7 @@ class StridedSliceGrad(Primitive):
 
     def eval(self, x: np.ndarray) -> Any:
         out = np.zeros(self.attrs["shape"], x.dtype)
-        out[_slices(self.attrs)] = x
+        out[as_slices(self.attrs)] = x
         return out
 
     def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:

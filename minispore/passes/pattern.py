@@ -261,7 +261,7 @@ def is_lossless(source: DType, target: DType) -> bool:
     if source is target or source is dt.bool_:
         return True
     if source.is_float != target.is_float:
-        return target.is_float and source.itemsize * 8 <= _DIGITS[target]
+        return target.is_float and source.itemsize * 8 <= dt.DIGITS[target]
     if source.is_float:
         return source.itemsize < target.itemsize
     signed = target.kind == "int" or source.kind == "uint"
@@ -269,6 +269,3 @@ def is_lossless(source: DType, target: DType) -> bool:
         target.itemsize == source.itemsize and target.kind == source.kind
     )
     return target is not dt.bool_ and signed and wider
-
-
-_DIGITS = {dt.float16: 11, dt.bfloat16: 8, dt.float32: 24, dt.float64: 53}  # exact integers, bits
