@@ -430,7 +430,7 @@ X = Tensor(np.ones((4, 3), np.float32))
         (lambda: nn.BatchNorm1d(3).set_train()(X[:1]), ValueError, "2 or more values"),
         (lambda: nn.LayerNorm(3), TypeError, "tuple or list"),
         (lambda: nn.LayerNorm(()), ValueError, "empty"),
-        (lambda: nn.LayerNorm((3,), -2.0), TypeError, "an axis of LayerNorm"),
+        (lambda: nn.LayerNorm((3,), -2.0), TypeError, "begin_norm_axis of LayerNorm"),
         (lambda: nn.LayerNorm((4,))(X), ValueError, "does not fit"),
         (lambda: nn.LayerNorm((3,), 5)(X), ValueError, "axis 5 is out of range"),
         (lambda: nn.LayerNorm((3,))(ops.cast(X, dt.int32)), TypeError, "floats"),

@@ -9,6 +9,7 @@ from typing import Any
 
 from minispore import ops
 from minispore.nn.cell import Cell
+from minispore.nn.checks import check_bool, check_int
 
 
 class ReLU(Cell):
@@ -41,9 +42,7 @@ class GELU(Cell):
 
     def __init__(self, approximate: bool = True):
         super().__init__()
-        if not isinstance(approximate, bool):
-            raise TypeError(f"approximate must be a bool, not {type(approximate).__name__}")
-        self.approximate = approximate
+        self.approximate = check_bool("GELU", "approximate", approximate)
 
     def construct(self, x: Any) -> Any:
         return ops.gelu(x, approximate="tanh" if self.approximate else "none")
@@ -87,7 +86,7 @@ class Softmax(Cell):
 
     def __init__(self, axis: int = -1):
         super().__init__()
-        self.axis = _axis("Softmax", axis)
+        self.axis = check_int("Softmax", "axis", axis)
 
     def construct(self, x: Any) -> Any:
         return ops.softmax(x, self.axis)
@@ -102,16 +101,10 @@ class LogSoftmax(Cell):
 
     def __init__(self, axis: int = -1):
         super().__init__()
-        self.axis = _axis("LogSoftmax", axis)
+        self.axis = check_int("LogSoftmax", "axis", axis)
 
     def construct(self, x: Any) -> Any:
         return ops.log_softmax(x, self.axis)
-
-
-def _axis(name: str, axis: Any) -> int:
-    if isinstance(axis, bool) or not isinstance(axis, int):
-        raise TypeError(f"axis of {name} must be an int, not {type(axis).__name__}")
-    return axis
 
 
 def _number(name: str, alpha: Any) -> float:

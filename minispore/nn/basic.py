@@ -10,6 +10,7 @@ from minispore.dtype import DType, float32
 from minispore.initializer import HeUniform, Uniform, initializer
 from minispore.nn.activation import get_activation
 from minispore.nn.cell import Cell
+from minispore.nn.checks import check_bool, check_int, check_size
 from minispore.parameter import Parameter
 from minispore.primitive import Primitive
 from minispore.tensor import Tensor
@@ -50,9 +51,7 @@ class Dense(Cell):
         super().__init__()
         self.in_channels = check_size("Dense", "in_channels", in_channels)
         self.out_channels = check_size("Dense", "out_channels", out_channels)
-        if not isinstance(has_bias, bool):
-            raise TypeError(f"has_bias of Dense must be a bool, not {type(has_bias).__name__}")
-        self.has_bias = has_bias
+        self.has_bias = check_bool("Dense", "has_bias", has_bias)
         if weight_init is None:
             weight_init = HeUniform(math.sqrt(5))
         shape = (out_channels, in_channels)
@@ -93,15 +92,6 @@ class Dense(Cell):
         return text
 
 
-def check_size(layer: str, name: str, value: Any) -> int:
-    """A size that a layer is given: a positive int."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} of {layer} must be an int, not {type(value).__name__}")
-    if value <= 0:
-        raise ValueError(f"{name} of {layer} must be positive, not {value}")
-    return value
-
-
 def _initial(name: str, init: Any, shape: tuple[int, ...], dtype: DType) -> Tensor:
     """The first value of a Parameter; a Tensor keeps its own dtype."""
     if not isinstance(init, Tensor):
@@ -135,11 +125,8 @@ class Flatten(Cell):
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1):
         super().__init__()
-        for name, value in (("start_dim", start_dim), ("end_dim", end_dim)):
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise TypeError(f"{name} of Flatten must be an int, not {type(value).__name__}")
-        self.start_dim = start_dim
-        self.end_dim = end_dim
+        self.start_dim = check_int("Flatten", "start_dim", start_dim)
+        self.end_dim = check_int("Flatten", "end_dim", end_dim)
 
     def construct(self, x: Any) -> Any:
         shape = x.shape

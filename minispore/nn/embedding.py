@@ -9,8 +9,8 @@ import numpy as np
 from minispore import ops
 from minispore.dtype import DType, float32
 from minispore.initializer import initializer
-from minispore.nn.basic import check_size
 from minispore.nn.cell import Cell
+from minispore.nn.checks import check_bool, check_int, check_size
 from minispore.parameter import Parameter
 from minispore.tensor import Tensor
 
@@ -49,10 +49,7 @@ class Embedding(Cell):
         super().__init__()
         self.vocab_size = check_size("Embedding", "vocab_size", vocab_size)
         self.embedding_size = check_size("Embedding", "embedding_size", embedding_size)
-        if not isinstance(use_one_hot, bool):
-            kind = type(use_one_hot).__name__
-            raise TypeError(f"use_one_hot of Embedding must be a bool, not {kind}")
-        self.use_one_hot = use_one_hot
+        self.use_one_hot = check_bool("Embedding", "use_one_hot", use_one_hot)
         self.dtype = dtype
         self.padding_idx = padding_idx
         table = initializer(embedding_table, (vocab_size, embedding_size), dtype)
@@ -79,9 +76,7 @@ class Embedding(Cell):
 
 def _without(table: Tensor, row: int) -> Tensor:
     """The table with zeros in one row."""
-    if isinstance(row, bool) or not isinstance(row, int):
-        raise TypeError(f"padding_idx of Embedding must be an int, not {type(row).__name__}")
-    if not 0 <= row < table.shape[0]:
+    if not 0 <= check_int("Embedding", "padding_idx", row) < table.shape[0]:
         raise ValueError(
             f"padding_idx of Embedding must be from 0 to {table.shape[0] - 1}, not {row}"
         )

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from minispore import ops
 from minispore.dtype import DType, float32, promote
 from minispore.initializer import initializer
-from minispore.nn.basic import check_size
 from minispore.nn.cell import Cell
+from minispore.nn.checks import check_bool, check_int, check_size
 from minispore.parameter import Parameter
 
 
@@ -40,8 +40,7 @@ class _BatchNorm(Cell):
         self.num_features = check_size(name, "num_features", num_features)
         if not 0 <= momentum <= 1:
             raise ValueError(f"momentum of {name} must be from 0 to 1, not {momentum!r}")
-        if not isinstance(affine, bool):
-            raise TypeError(f"affine of {name} must be a bool, not {type(affine).__name__}")
+        check_bool(name, "affine", affine)
         if not (use_batch_statistics is None or isinstance(use_batch_statistics, bool)):
             raise ValueError(
                 f"use_batch_statistics of {name} must be a bool or None, not "
@@ -190,12 +189,9 @@ class LayerNorm(Cell):
             raise TypeError(f"normalized_shape of LayerNorm must be a tuple or list, not {kind}")
         if not normalized_shape:
             raise ValueError("normalized_shape of LayerNorm must not be empty")
-        for axis in (begin_norm_axis, begin_params_axis):
-            if isinstance(axis, bool) or not isinstance(axis, int):
-                raise TypeError(f"an axis of LayerNorm must be an int, not {type(axis).__name__}")
         self.normalized_shape = normalized_shape
-        self.begin_norm_axis = begin_norm_axis
-        self.begin_params_axis = begin_params_axis
+        self.begin_norm_axis = check_int("LayerNorm", "begin_norm_axis", begin_norm_axis)
+        self.begin_params_axis = check_int("LayerNorm", "begin_params_axis", begin_params_axis)
         self.epsilon = epsilon
         gamma = initializer(gamma_init, normalized_shape, dtype)
         beta = initializer(beta_init, normalized_shape, dtype)

@@ -8,7 +8,8 @@ import numpy as np
 
 from minispore import ops
 from minispore.dtype import float32
-from minispore.nn.optim.optimizer import Optimizer, number, write
+from minispore.nn.checks import check_bool
+from minispore.nn.optim.optimizer import Optimizer, number
 from minispore.parameter import Parameter
 from minispore.tensor import Tensor
 
@@ -71,11 +72,8 @@ class Adam(_AdamBase):
     ):
         super().__init__(learning_rate, params, weight_decay, loss_scale)
         self._set_betas(beta1, beta2, eps)
-        for name, flag in (("use_nesterov", use_nesterov), ("use_amsgrad", use_amsgrad)):
-            if not isinstance(flag, bool):
-                raise TypeError(f"{name} must be a bool, not {type(flag).__name__}")
-        self.use_nesterov = use_nesterov
-        self.use_amsgrad = use_amsgrad
+        self.use_nesterov = check_bool("Adam", "use_nesterov", use_nesterov)
+        self.use_amsgrad = check_bool("Adam", "use_amsgrad", use_amsgrad)
         self.beta1_power = Parameter(Tensor(np.ones(()), float32), name="beta1_power")
         self.beta2_power = Parameter(Tensor(np.ones(()), float32), name="beta2_power")
         self.moment1 = self.parameters.clone(prefix="moment1", init="zeros")
@@ -92,14 +90,14 @@ class Adam(_AdamBase):
         for i in range(len(self.parameters)):
             p, g = self.parameters[i], gradients[i]
             m, v = self.averages(g, self.moment1[i], self.moment2[i])
-            write(self.moment1[i], m)
-            write(self.moment2[i], v)
+            ops.assign(self.moment1[i], m)
+            ops.assign(self.moment2[i], v)
             if self.use_nesterov:
                 m = self._beta1 * m + (1.0 - self._beta1) * g
             if self.use_amsgrad:
                 v = ops.maximum(self.vhat[i], v)
-                write(self.vhat[i], v)
-            write(p, p - rates[i] * correction * m / (ops.sqrt(v) + self.eps))
+                ops.assign(self.vhat[i], v)
+            ops.assign(p, p - rates[i] * correction * m / (ops.sqrt(v) + self.eps))
         return self._done
 
 
@@ -141,10 +139,10 @@ class AdamWeightDecay(_AdamBase):
         for i in range(len(self.parameters)):
             p = self.parameters[i]
             m, v = self.averages(gradients[i], self.moments1[i], self.moments2[i])
-            write(self.moments1[i], m)
-            write(self.moments2[i], v)
+            ops.assign(self.moments1[i], m)
+            ops.assign(self.moments2[i], v)
             change = m / (ops.sqrt(v) + self.eps)
             if self._decays[i] != 0.0:
                 change = change + self._decays[i] * p
-            write(p, p - rates[i] * change)
+            ops.assign(p, p - rates[i] * change)
         return self._done

@@ -1,8 +1,8 @@
 """Optimizer: what all update rules share: parameters, learning rates, weight decay, the step.
 
 An optimizer is a Cell: ``optimizer(gradients)`` runs its construct, which is plain Python over ops
-and so compiles like any other.  A rule is a small pure function from a parameter, its gradient and
-state to their new values; ``write`` stores them.
+and so compiles like any other: it computes the new values of parameters and state from the old ones
+and the gradients, and stores them with ``ops.assign``, in the dtype of what is stored to.
 """
 
 from __future__ import annotations
@@ -139,13 +139,6 @@ class Optimizer(Cell):
         raise NotImplementedError(f"{type(self).__name__} does not define construct(gradients)")
 
 
-def write(param: Parameter, value: Any) -> None:
-    """Store a new value, in the parameter's own dtype."""
-    if value.dtype != param.dtype:
-        value = ops.cast(value, param.dtype)
-    ops.assign(param, value)
-
-
 def _rate_at(rate: Any, global_step: Parameter) -> Any:
     return rate(global_step).reshape(()) if isinstance(rate, Cell) else rate
 
@@ -153,7 +146,8 @@ def _rate_at(rate: Any, global_step: Parameter) -> Any:
 def _check_gradients(gradients: Any, params: ParameterTuple) -> None:
     if not isinstance(gradients, (tuple, list)):
         raise TypeError(
-            f"an optimizer takes a tuple with one gradient per parameter, not {type(gradients)}"
+            "an optimizer takes a tuple with one gradient per parameter, not "
+            f"{type(gradients).__name__}"
         )
     if len(gradients) != len(params):
         raise ValueError(f"there are {len(gradients)} gradients for {len(params)} parameters")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from minispore import ops
-from minispore.nn.optim.optimizer import Optimizer, number, write
+from minispore.nn.checks import check_bool
+from minispore.nn.optim.optimizer import Optimizer, number
 
 
 class SGD(Optimizer):
@@ -42,11 +43,9 @@ class SGD(Optimizer):
         super().__init__(learning_rate, params, weight_decay, loss_scale)
         self.momentum = number("momentum", momentum)
         self.dampening = number("dampening", dampening)
-        if not isinstance(nesterov, bool):
-            raise TypeError(f"nesterov must be a bool, not {type(nesterov).__name__}")
+        self.nesterov = check_bool("SGD", "nesterov", nesterov)
         if nesterov and (self.momentum == 0.0 or self.dampening != 0.0):
             raise ValueError("nesterov needs a positive momentum and dampening=0")
-        self.nesterov = nesterov
         self.accum = self.parameters.clone(prefix="accum", init="zeros")
         self.stat = self.parameters.clone(prefix="stat", init="ones")
 
@@ -59,10 +58,10 @@ class SGD(Optimizer):
                 m = self.momentum * accum + (1.0 - self.dampening) * g
                 if self.dampening > 0.0:
                     m = ops.select(stat > 0, g, m)
-                    write(stat, ops.zeros_like(stat))
-                write(accum, m)
+                    ops.assign(stat, ops.zeros_like(stat))
+                ops.assign(accum, m)
                 g = g + self.momentum * m if self.nesterov else m
-            write(p, p - lr * g)
+            ops.assign(p, p - lr * g)
         return self._done
 
 
@@ -96,15 +95,13 @@ class Momentum(Optimizer):
     ):
         super().__init__(learning_rate, params, weight_decay, loss_scale)
         self.momentum = number("momentum", momentum)
-        if not isinstance(use_nesterov, bool):
-            raise TypeError(f"use_nesterov must be a bool, not {type(use_nesterov).__name__}")
-        self.use_nesterov = use_nesterov
+        self.use_nesterov = check_bool("Momentum", "use_nesterov", use_nesterov)
         self.moments = self.parameters.clone(prefix="moments", init="zeros")
 
     def construct(self, gradients: Any) -> Any:
         gradients, rates = self.begin(gradients)
         for p, g, lr, moment in zip(self.parameters, gradients, rates, self.moments, strict=True):
             m = self.momentum * moment + g
-            write(moment, m)
-            write(p, p - lr * m)
+            ops.assign(moment, m)
+            ops.assign(p, p - lr * m)
         return self._done
