@@ -27,9 +27,9 @@ from minispore.frontend.gradient import call_gradient
 from minispore.ir.interp import debugging
 from minispore.ir.node import FuncGraph
 from minispore.primitive import is_tracing
-from minispore.program import Compiled, compile_call, graph_of_rule, is_tensor
+from minispore.program import Compiled, compile_call, graph_of_rule
 from minispore.random import drawn_again
-from minispore.tensor import Tensor
+from minispore.tensor import Tensor, is_tensor
 from minispore.tree import flatten
 
 # ------------------------------------------------------------------------------- jit
@@ -153,17 +153,18 @@ class JitFunction:
             RuntimeError: nothing has been compiled yet.
             ValueError: there is no such stage.
         """
-        stages = self.stages
-        if stage not in stages:
-            raise ValueError(f"there is no stage '{stage}'; there are {', '.join(stages)}")
-        return stages[stage]
+        return self._compiled().graph(stage)
 
     @property
     def stages(self) -> dict[str, FuncGraph]:
         """All stages of the last call's compilation, by name, in order."""
+        return self._compiled().stages
+
+    def _compiled(self) -> Compiled:
+        """What was compiled for the last call; RuntimeError if there is nothing yet."""
         if self.last is None:
             raise RuntimeError(f"{self.__name__} has not been compiled yet: call it first")
-        return self.last.stages
+        return self.last
 
 
 def _signature(args: tuple, kwargs: dict) -> tuple[tuple, list[Tensor]]:

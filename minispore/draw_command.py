@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from minispore.dtype import ALL, DType
+from minispore.dtype import DType, to_dtype
 from minispore.report import Report, explain
 from minispore.tensor import Tensor
-
-DTYPES = {d.name: d for d in ALL}
 
 
 class DrawError(Exception):
@@ -73,7 +71,7 @@ def arguments(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> list[
     if len(names) != len(shapes):
         raise DrawError(f"{len(shapes)} --shape, but {len(names)} --dtype: give one, or one each")
     rng = np.random.default_rng(0)
-    return [_random(rng, s, DTYPES[n]) for s, n in zip(shapes, names, strict=True)]
+    return [_random(rng, s, to_dtype(n)) for s, n in zip(shapes, names, strict=True)]
 
 
 def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Tensor:

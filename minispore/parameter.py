@@ -121,6 +121,8 @@ class Parameter(Tensor):
     def set_data(self, data: Any, slice_shape: bool = False) -> Parameter:
         """Write a new value, cast to this dtype; returns this Parameter.
 
+        `slice_shape` is kept for MindSpore's signature.
+
         Raises:
             TypeError: `data` is neither Tensor nor number.
             ValueError: its shape differs.

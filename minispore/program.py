@@ -49,14 +49,8 @@ from minispore.passes import Fire, optimize
 from minispore.primitive import bprop_getters, handled_by
 from minispore.random import drawn_again_if_it_fails
 from minispore.symbolic import NeedConstant, Scalar, wrap
-from minispore.tensor import Tensor, tapes
+from minispore.tensor import Tensor, is_tensor, tapes
 from minispore.tree import Constant, Container, Structure, Text, flatten, unflatten
-
-
-def is_tensor(value: Any) -> bool:
-    """True for a Tensor."""
-    return isinstance(value, Tensor)
-
 
 # ------------------------------------------------------------------------------- one graph
 
@@ -95,6 +89,13 @@ class Compiled:
     def stages(self) -> dict[str, FuncGraph]:
         """The graphs on the way, by the name of their stage."""
         return {stage.name: stage.graph for stage in self.history}
+
+    def graph(self, stage: str = "optimized") -> FuncGraph:
+        """The graph after a stage; ValueError if there is no such stage."""
+        stages = self.stages
+        if stage not in stages:
+            raise ValueError(f"there is no stage '{stage}'; there are {', '.join(stages)}")
+        return stages[stage]
 
     def run(self, inputs: list[Tensor]) -> Any:
         """Run the graph on the Tensors that the guard collected, and commit what it wrote.
@@ -219,7 +220,8 @@ def _argument_names(
     function: Callable, args: tuple, kwargs: dict, leaves: list[Tensor]
 ) -> list[str]:
     """A name for each Tensor among the arguments: its parameter's, numbered within containers."""
-    code = getattr(_plain_function(function), "__code__", None)
+    plain = python_function(function)
+    code = plain.__code__ if plain is not None else None
     positional = list(code.co_varnames[: code.co_argcount]) if code else []
     if positional[:1] == ["self"] and len(args) < len(positional):
         positional = positional[1:]
@@ -235,13 +237,15 @@ def _argument_names(
     return names
 
 
-def _plain_function(function: Any) -> Any:
-    """The Python function behind a method, a Cell, a jitted function or a gradient."""
+def python_function(function: Any) -> types.FunctionType | None:
+    """The function behind a method, Cell, jitted function or gradient; None if it is not Python."""
+    if isinstance(function, types.FunctionType):
+        return function
     for attribute in ("__wrapped_function__", "fn", "__func__", "construct"):
         inner = getattr(function, attribute, None)
-        if inner is not None and not isinstance(function, types.FunctionType):
-            return _plain_function(inner)
-    return function
+        if inner is not None:
+            return python_function(inner)
+    return None
 
 
 def _as_seen(ev: Evaluator, value: Any) -> Any:

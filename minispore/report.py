@@ -20,6 +20,7 @@ from typing import Any
 
 from minispore.compile import JitFunction, after_compiling
 from minispore.context import get_context
+from minispore.files import write_whole
 from minispore.frontend.desugar import source_of
 from minispore.frontend.source import code_of
 from minispore.ir.draw import draw, draw_difference
@@ -27,7 +28,7 @@ from minispore.ir.node import FuncGraph
 from minispore.ir.render import Drawing
 from minispore.ir.text import to_text
 from minispore.passes import default_pipeline
-from minispore.program import Compiled, Stage
+from minispore.program import Compiled, Stage, python_function
 
 _DESCRIPTIONS = {
     "evaluate": "the source, evaluated: one node per operation, one graph per function",
@@ -54,13 +55,13 @@ class Report:
     @property
     def source(self) -> str:
         """The user's source."""
-        fn = _python_function(self.function)
+        fn = python_function(self.function)
         return inspect.getsource(fn) if fn is not None else ""
 
     @property
     def desugared(self) -> str:
         """The source in the simpler syntax that is evaluated."""
-        fn = _python_function(self.function)
+        fn = python_function(self.function)
         return source_of(code_of(fn).node) + "\n" if fn is not None else ""
 
     @property
@@ -80,10 +81,7 @@ class Report:
 
     def graph(self, stage: str = "optimized") -> FuncGraph:
         """The graph of a stage; ValueError if there is no such stage."""
-        stages = self.compiled.stages
-        if stage not in stages:
-            raise ValueError(f"there is no stage '{stage}'; there are {', '.join(stages)}")
-        return stages[stage]
+        return self.compiled.graph(stage)
 
     def text(self, stage: str = "optimized") -> str:
         """The text of a stage's graph."""
@@ -124,7 +122,7 @@ class Report:
         found: dict[tuple[str, str], list[str]] = {}
         for stage in self.stages:
             for fire in stage.fires:
-                found.setdefault((fire.rule, fire.law), []).append(_place(fire.where))
+                found.setdefault((fire.rule, fire.law), []).append(str(fire.where or ""))
         lines = []
         for (rule, law), places in found.items():
             where = ", ".join(sorted(set(filter(None, places))))
@@ -193,8 +191,8 @@ class Report:
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
         write_stages(self, target)
-        _write(target / "report.html", self.page())
-        _write(target / "report.txt", str(self) + "\n")
+        write_whole(target / "report.html", self.page())
+        write_whole(target / "report.txt", str(self) + "\n")
         return target
 
 
@@ -203,12 +201,12 @@ def write_stages(report: Report, folder: Path) -> None:
     for number, stage in enumerate(report.stages):
         name = stage.name.split("_", 2)[-1] if stage.name.startswith("optimize_") else stage.name
         base = folder / f"{number:02d}_{name}"
-        _write(base.with_suffix(".ir"), to_text(stage.graph) + "\n")
+        write_whole(base.with_suffix(".ir"), to_text(stage.graph) + "\n")
         drawing = report.drawing(stage.name)
-        _write(base.with_suffix(".dot"), drawing.dot)
+        write_whole(base.with_suffix(".dot"), drawing.dot)
         svg = drawing.svg()
         if svg is not None:
-            _write(base.with_suffix(".svg"), svg)
+            write_whole(base.with_suffix(".svg"), svg)
 
 
 def _save_graphs(jitted: JitFunction, compiled: Compiled) -> None:
@@ -222,12 +220,6 @@ def _save_graphs(jitted: JitFunction, compiled: Compiled) -> None:
 after_compiling.append(_save_graphs)
 
 
-def _write(path: Path, text: str) -> None:
-    scratch = path.with_name(path.name + ".part")
-    scratch.write_text(text, encoding="utf-8")
-    os.replace(scratch, path)
-
-
 def _description(stage: str) -> str:
     name = stage.split("_", 2)[-1] if stage.startswith("optimize_") else stage
     return _DESCRIPTIONS.get(name, "")
@@ -236,10 +228,6 @@ def _description(stage: str) -> str:
 def _counted(stage: Stage) -> str:
     counts = Counter(fire.rule for fire in stage.fires)
     return ", ".join(f"{rule} {n}x" if n > 1 else rule for rule, n in counts.most_common())
-
-
-def _place(where: Any) -> str:
-    return str(where) if where else ""
 
 
 def _fold(title: str, body: str, is_open: bool = False) -> str:
@@ -267,18 +255,6 @@ _STYLE = (
     ".minispore-report summary{cursor:pointer}"
     ".minispore-report pre{overflow-x:auto;font-family:monospace;font-size:85%}</style>"
 )
-
-
-def _python_function(function: Any) -> Any:
-    """The Python function behind a method, Cell, jitted function or gradient; None if none."""
-    for attribute in ("__wrapped_function__", "fn", "__func__"):
-        inner = getattr(function, attribute, None)
-        if inner is not None:
-            return _python_function(inner)
-    if inspect.isfunction(function):
-        return function
-    construct = getattr(function, "construct", None)
-    return _python_function(construct) if construct is not None else None
 
 
 def explain(function: Callable, *args: Any, **kwargs: Any) -> Report:

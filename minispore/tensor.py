@@ -312,6 +312,11 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
         return self.copy()
 
 
+def is_tensor(value: Any) -> bool:
+    """True for a Tensor: the leaves of a tree of arguments or results."""
+    return isinstance(value, Tensor)
+
+
 def tensor(
     input_data: Any = None, dtype: DType | None = None, shape: Any = None, init: Any = None
 ) -> Tensor:
@@ -450,6 +455,6 @@ def _initialised(data: Any, dtype: DType | None, shape: Any, init: Any) -> Tenso
 register_eager(EagerHandler())
 
 __all__ = [
-    "Tensor", "EagerHandler", "from_dlpack", "from_numpy", "is_tracing", "tapes", "tensor",
-    "to_array",
+    "Tensor", "EagerHandler", "from_dlpack", "from_numpy", "is_tensor", "is_tracing", "tapes",
+    "tensor", "to_array",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ MODULES = {
 
 # Low to high: a module may import from its own layer and from lower ones.
 LAYERS = (
-    ("context", "dtype", "abstract", "tree", "random"),
+    ("context", "dtype", "abstract", "tree", "random", "files"),
     ("primitive",),
     ("ops",),
     ("ir",),

@@ -127,7 +127,7 @@ def test_save_writes_numbered_files(report, tmp_path):
     assert {"00_evaluate.ir", "00_evaluate.dot", "01_grad.ir", "report.html", "report.txt"} <= {
         *names
     }
-    assert not [n for n in names if n.endswith(".part")]
+    assert not [n for n in names if n.startswith(".")]  # nothing half written
     last = max(n for n in names if n.endswith(".ir"))
     assert last.endswith("_optimized.ir")
 

@@ -27,7 +27,7 @@ from minispore.context import GRAPH_MODE, get_context
 from minispore.ops import stop_gradient
 from minispore.parameter import Parameter
 from minispore.primitive import is_number, is_tracing
-from minispore.tensor import Tensor, tapes
+from minispore.tensor import Tensor, is_tensor, tapes
 from minispore.tree import flatten, unflatten
 
 ALL = "all"  # as grad_position: every Tensor among the arguments, always as a tuple
@@ -178,7 +178,7 @@ class GradFunction:
                     "return (what to differentiate, aux...)"
                 )
             value = value[0]
-        return [t for t in flatten(value, _is_tensor)[0] if t.dtype.is_float]
+        return [t for t in flatten(value, is_tensor)[0] if t.dtype.is_float]
 
     def package(self, value: Any, selection: Selection, found: Sequence[Any]) -> Any:
         """MindSpore's result: value, gradients and aux in their structure.
@@ -215,10 +215,6 @@ class GradFunction:
         return parts[0] if len(parts) == 1 else tuple(parts)
 
 
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor)
-
-
 def refuse_tracing(what: str) -> None:
     """RuntimeError inside a graph, where a tape would see nothing."""
     if is_tracing():
@@ -241,7 +237,7 @@ def taped(
         keys += [tape.watch(w) if w.requires_grad else 0 for w in selection.weights]
         tape.guard([x for x in given if isinstance(x, Tensor)])
         value = fn(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
-    for leaf in flatten(value, _is_tensor)[0]:
+    for leaf in flatten(value, is_tensor)[0]:
         if any(leaf is x for x in inputs):
             leaf._data = leaf._data.copy()  # results share no memory with arguments
     return tape, keys, value
@@ -517,7 +513,7 @@ class _Linearised:
         floats = [(r, t) for r, t in zip(results, tangents, strict=True) if r.dtype.is_float]
         given = cotangents_of([r for r, _ in floats], [t for _, t in floats])
         found = gradients(tape, [r for r, _ in floats], given, keys, self.outputs)
-        leaves, structure = flatten(self.value, _is_tensor)
+        leaves, structure = flatten(self.value, is_tensor)
         pushed = iter(found)
         return unflatten(
             structure, [next(pushed) if t.dtype.is_float else ops.zeros_like(t) for t in leaves]
@@ -604,7 +600,7 @@ def jacfwd(
             for unit in units(point.selection.inputs[i]):
                 tangents = [ops.zeros_like(x) for x in point.selection.inputs]
                 tangents[i] = unit
-                pushed = flatten(point.push(tangents), _is_tensor)[0]
+                pushed = flatten(point.push(tangents), is_tensor)[0]
                 found.append([t for t in pushed if t.dtype.is_float])
             by_input.append(found)
         return [

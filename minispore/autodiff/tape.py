@@ -28,7 +28,7 @@ from typing import Any, Protocol
 
 from minispore import ops
 from minispore.primitive import Primitive, ScalarLike, TensorLike, bprop_getters
-from minispore.tensor import Tensor, tapes
+from minispore.tensor import Tensor, is_tensor, tapes
 from minispore.tree import flatten
 
 
@@ -280,7 +280,7 @@ def filled(out: Any, dout: Any) -> Any:
 def refuse_containers(name: str, values: Sequence[Any]) -> None:
     """TypeError if Tensors are in a tuple, list or dict, where a bprop's gradients do not reach."""
     for value in values:
-        if not isinstance(value, Tensor) and flatten(value, lambda v: isinstance(v, Tensor))[0]:
+        if not isinstance(value, Tensor) and flatten(value, is_tensor)[0]:
             raise TypeError(
                 f"{name} has a bprop, which knows of single Tensors only: pass and return Tensors, "
                 f"not a {type(value).__name__} of them"

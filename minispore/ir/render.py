@@ -13,11 +13,11 @@ import os
 import shutil
 import subprocess
 import sysconfig
-import tempfile
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from minispore.files import write_whole
 from minispore.ir.picture import Picture, add_legend
 
 TIMEOUT = 20  # seconds
@@ -93,7 +93,7 @@ class Drawing:
         text = content[target.suffix]()
         if text is None:
             target, text = target.with_suffix(".dot"), self.dot
-        _write_whole(target, text)
+        write_whole(target, text)
         return target
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
@@ -112,14 +112,3 @@ def drawing_of(picture: Picture, text: str, legend: bool) -> Drawing:
     if legend:
         add_legend(picture)
     return Drawing(picture.dot(), text)
-
-
-def _write_whole(target: Path, text: str) -> None:
-    handle, scratch = tempfile.mkstemp(prefix=".unfinished-", dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.replace(scratch, target)
-    except BaseException:
-        os.unlink(scratch)
-        raise

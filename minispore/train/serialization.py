@@ -22,6 +22,7 @@ import numpy as np
 
 from minispore import dtype as dt
 from minispore import nn
+from minispore.files import write_whole
 from minispore.parameter import Parameter
 from minispore.tensor import Tensor
 
@@ -68,7 +69,8 @@ def save_checkpoint(
     path = Path(ckpt_file_name)
     if path.suffix != ".ckpt":
         path = path.with_name(path.name + ".ckpt")
-    _write_whole(path, _pack((1, _pack(_value(name, data))) for name, data in items))
+    content = _pack((1, _pack(_value(name, data))) for name, data in items)
+    write_whole(path, content, sync=True)
 
 
 def _items(save_obj: Any) -> list[tuple[str, Any]]:
@@ -88,19 +90,6 @@ def _items(save_obj: Any) -> list[tuple[str, Any]]:
             raise TypeError(f'an item to save is {{"name": str, "data": Tensor}}, not {item!r:.60}')
         items.append((item["name"], item["data"]))
     return items
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write a file beside its place, and move it there when it is safe on the disk."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(unfinished, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def load_checkpoint(
