@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from helpers import assert_same
 
 import minispore as ms
@@ -137,8 +138,42 @@ def _check_stages(jitted: JitFunction, args: tuple, expected: Outcome, factor: f
 
 def refuses(fn: Callable, *args: Any, error: type[Exception], match: str) -> None:
     """Assert that compiling is refused with this error, which points at a line of this file."""
-    import pytest
-
     with pytest.raises(error, match=match) as caught:
         ms.jit(fn)(*args)
     assert points_at(caught.value, fn.__code__.co_filename), caught.value.__notes__
+
+
+class Programs(list):
+    """Functions to run with ``agree``, each with the arguments to try: numbers become Tensors."""
+
+    def on(self, *inputs: Any) -> Callable[[Callable], Callable]:
+        """A decorator; each input is an argument, or the tuple of all arguments."""
+
+        def register(fn: Callable) -> Callable:
+            for i, given in enumerate(inputs):
+                args = given if isinstance(given, tuple) else (given,)
+                self.append(pytest.param(fn, args, id=f"{fn.__name__}-{i}"))
+            return fn
+
+        return register
+
+    def run(self, fn: Callable, args: tuple) -> Any:
+        """``agree``, on new Tensors."""
+        return agree(fn, *map(ms.Tensor, args))
+
+
+class Refusals(list):
+    """Functions that a graph cannot hold, each with the error that says so."""
+
+    def on(self, error: type[Exception], match: str, *args: Any) -> Callable[[Callable], Callable]:
+        """A decorator; `args` become Tensors."""
+
+        def register(fn: Callable) -> Callable:
+            self.append(pytest.param(fn, args, error, match, id=fn.__name__))
+            return fn
+
+        return register
+
+    def run(self, fn: Callable, args: tuple, error: type[Exception], match: str) -> None:
+        """``refuses``, on new Tensors."""
+        refuses(fn, *map(ms.Tensor, args), error=error, match=match)

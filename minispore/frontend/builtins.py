@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import decimal
 import fractions
+import functools
 import operator
 import types
 from collections.abc import Callable
@@ -195,6 +196,11 @@ def _dict(ev: Evaluator, items: Any = (), **more: Any) -> Any:
     pairs = items if isinstance(items, dict) else [tuple(p) for p in iterate(ev, items)]
     exits.refuse_choice(pairs, "the argument of dict")
     return ev.born(dict(pairs, **more))
+
+
+@_builtin(functools.partial)
+def _partial(ev: Evaluator, function: Any, *args: Any, **kwargs: Any) -> Any:
+    return ev.born(functools.partial(function, *args, **kwargs))
 
 
 @_builtin(iter)

@@ -421,7 +421,7 @@ def _make_dataclass(ev: Evaluator, cls: Any, args: list[Any], kwargs: dict[str, 
     body = {"__post_init__": lambda self, *rest: later.append(rest), "__slots__": ()}
     obj: Any = ev.new_object(type(cls.__name__, (cls,), body))
     cls.__init__(obj, *args, **kwargs)
-    obj.__class__ = cls
+    object.__setattr__(obj, "__class__", cls)
     for rest in later:
         call(ev, cls.__post_init__, [obj, *rest], {})
     return obj

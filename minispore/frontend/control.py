@@ -31,8 +31,9 @@ from minispore.frontend.exits import (
 )
 from minispore.frontend.heap import Choice, Conflict, Region, SwitchNode
 from minispore.frontend.merge import Merge
+from minispore.ir.compare import constant_key
 from minispore.ir.interp import interpret
-from minispore.ir.node import CNode, FuncGraph, Node, ValueNode, toposort
+from minispore.ir.node import CNode, FuncGraph, Node, ValueNode
 from minispore.parameter import Parameter
 from minispore.primitive import REGISTRY, Primitive, apply
 from minispore.symbolic import Scalar, scalar_op
@@ -61,7 +62,10 @@ def truth(ev: Evaluator, value: Any) -> Condition:
     refuse_size(value)
     method = getattr(type(value), "__bool__", None) or getattr(type(value), "__len__", None)
     if method is not None and hasattr(method, "__code__"):
-        return truth(ev, ev.call(method, [value], {}))
+        found = ev.call(method, [value], {})
+        if isinstance(found, Tensor):
+            raise TypeError(f"{method.__name__} should return a Python number, returned Tensor")
+        return truth(ev, found)
     return bool(value)
 
 
@@ -82,8 +86,9 @@ def known(ev: Evaluator, node: Node) -> Condition:
     fact = fact_of(ev, node)
     if fact is not None:
         return fact
-    value = constant_value(node)
-    return node if value is None else bool(value)
+    if isinstance(node, ValueNode) or id(node) in ev.fixed:
+        return bool(interpret(FuncGraph("constant", (), node), [])[0])
+    return node
 
 
 def fact_of(ev: Evaluator, node: Node) -> bool | None:
@@ -91,9 +96,26 @@ def fact_of(ev: Evaluator, node: Node) -> bool | None:
     plain, flipped = _without_not(node)
     for condition, arm in ev.facts:
         other, flip = _without_not(condition)
-        if other is plain and isinstance(condition.abstract, AbstractScalar):
+        if isinstance(condition.abstract, AbstractScalar) and _alike(other, plain):
             return (arm == 0) ^ flip ^ flipped
     return None
+
+
+def _alike(a: Node, b: Node, depth: int = 8) -> bool:
+    """True if two nodes are the same value by their form: ``x > 0`` computed twice."""
+    if a is b:
+        return True
+    if isinstance(a, ValueNode) and isinstance(b, ValueNode):
+        return a.abstract == b.abstract and constant_key(a) == constant_key(b)
+    if not (isinstance(a, CNode) and isinstance(b, CNode) and depth):
+        return False
+    pure = isinstance(a.callee, Primitive) and not a.callee.effect
+    return (
+        pure
+        and a.callee == b.callee
+        and len(a.inputs) == len(b.inputs)
+        and all(_alike(i, j, depth - 1) for i, j in zip(a.inputs, b.inputs, strict=True))
+    )
 
 
 def _without_not(node: Node) -> tuple[Node, bool]:
@@ -105,18 +127,6 @@ def _without_not(node: Node) -> tuple[Node, bool]:
     ):
         node, flipped = node.inputs[0], not flipped
     return node, flipped
-
-
-def constant_value(node: Node) -> Any:
-    """The value of a node that depends on constants alone; None if it depends on more."""
-    nodes = toposort([node])
-    for n in nodes:
-        if isinstance(n, ValueNode):
-            continue
-        if not (isinstance(n, CNode) and isinstance(n.callee, Primitive)) or n.callee.effect:
-            return None
-    (value,) = interpret(FuncGraph("constant", (), node), [])
-    return value
 
 
 def negate(ev: Evaluator, value: Any) -> Any:

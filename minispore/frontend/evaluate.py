@@ -48,7 +48,7 @@ from minispore.frontend.heap import (
 )
 from minispore.frontend.operators import BINARY, COMPARE, INPLACE, UNARY
 from minispore.frontend.source import analyse
-from minispore.ir.node import NOWHERE, CNode, Location, Node, Origin
+from minispore.ir.node import NOWHERE, CNode, Location, Node, Origin, ValueNode
 from minispore.ops.structural import Attempt, Fallible
 from minispore.primitive import HIDDEN, Primitive, apply
 from minispore.symbolic import GraphBuilder, NeedConstant, Scalar, wrap
@@ -76,6 +76,7 @@ class Evaluator(GraphBuilder):
         self.phase = "forward"
         self.names: dict[int, str] = {}  # id of a node -> what the program calls it
         self.births: dict[int, Region] = {}  # id of an object made here -> its region
+        self.fixed: set[int] = set()  # ids of nodes that depend on constants alone
         self.objects: set[int] = set()  # ids of instances of user classes made here
         self.aliased: dict[int, str] = {}  # id of a Tensor that may be one of two: why
         self.overlays: dict[tuple[int, str], Any] = {}  # attributes of older objects written here
@@ -108,6 +109,9 @@ class Evaluator(GraphBuilder):
     def emit(self, node: CNode) -> CNode:
         self.home[id(node)] = self.region
         self.alive.append(node)
+        if isinstance(node.callee, Primitive) and not node.callee.effect:
+            if all(isinstance(i, ValueNode) or id(i) in self.fixed for i in node.inputs):
+                self.fixed.add(id(node))
         return node
 
     def born(self, obj: Any) -> Any:

@@ -84,15 +84,16 @@ def formatted(ev: Evaluator, value: Any, conversion: int = -1, spec: Any = "") -
         return control.for_each(ev, value, lambda v: formatted(ev, v, conversion, spec))
     if _is_leaf(value):
         return Text((Formatted(value, conversion, spec),))
+    method = getattr(type(value), "__format__", None)
+    if conversion < 0 and isinstance(method, types.FunctionType):
+        if not is_trusted(method.__module__):
+            return ev.call(method, [value, spec], {})
     if conversion in (ord("r"), ord("a")):
         value = repr_of(ev, value)
         if conversion == ord("a") and isinstance(value, str):
             value = value.encode("ascii", "backslashreplace").decode()
     elif conversion == ord("s") or (type(spec) is str and spec == ""):
         value = str_of(ev, value)
-    method = getattr(type(value), "__format__", None)
-    if isinstance(method, types.FunctionType) and not is_trusted(method.__module__):
-        return ev.call(method, [value, spec], {})
     if isinstance(value, Text) or isinstance(spec, Text):
         return Text((Formatted(value, -1, spec),))
     return format(value, spec)

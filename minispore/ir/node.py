@@ -37,7 +37,7 @@ from minispore.primitive import REGISTRY, Primitive
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place in the user's source: 1-based line, 0-based columns."""
+    """A place in the user's source: 1-based line, 0-based columns in bytes, as ``ast`` counts."""
 
     file: str
     line: int
@@ -61,8 +61,10 @@ class Location:
         if not line.strip():
             return text
         indent = len(line) - len(line.lstrip())
-        end = min(max(self.end_column, self.column + 1), len(line))
-        caret = " " * (self.column - indent) + "^" * (end - self.column)
+        start, end = (
+            len(line.encode()[:n].decode(errors="ignore")) for n in (self.column, self.end_column)
+        )
+        caret = " " * (start - indent) + "^" * max(end - start, 1)
         return f"{text}\n    {line.strip()}\n    {caret}"
 
 
