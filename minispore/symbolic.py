@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from minispore import dtype as dt
+from minispore import ops
 from minispore.abstract import (
     TOKEN,
     AbstractScalar,
@@ -198,8 +199,6 @@ class GraphBuilder:
 
     def constant(self, value: Any, dtype: DType | None) -> Tensor:
         if isinstance(value, Tensor) and value._node is not None:
-            from minispore import ops
-
             return value if dtype is None else ops.cast(value, dtype)
         return Tensor._of_node(constant_node(to_array(value, dtype), self.origin))
 

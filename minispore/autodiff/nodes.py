@@ -112,7 +112,13 @@ def backward(origin: Origin) -> Origin:
 
 
 def zero_node(abstract: Abstract) -> ValueNode:
-    """A constant zero; of a Stack the empty one, which is its zero cotangent."""
+    """A constant zero; of a Stack the empty one, which is its zero cotangent.
+
+    A Tensor takes no memory for its elements.
+    """
+    if isinstance(abstract, AbstractTensor):
+        zero = np.broadcast_to(np.zeros((), abstract.dtype.numpy), abstract.shape)
+        return ValueNode(zero, abstract)
     return ValueNode(zero_value(abstract), abstract)
 
 

@@ -16,7 +16,8 @@ import types
 from collections.abc import Callable, Iterator, MutableMapping, MutableSequence, MutableSet
 from typing import TYPE_CHECKING, Any
 
-from minispore.autodiff.tape import refuse_containers
+from minispore import ops
+from minispore.autodiff.tape import checked, refuse_containers
 from minispore.context import get_context
 from minispore.frontend import control, exits, fence
 from minispore.frontend.builtins import BUILTINS, call_container_method
@@ -30,7 +31,7 @@ from minispore.parameter import Parameter
 from minispore.primitive import Primitive
 from minispore.symbolic import Scalar, wrap
 from minispore.tensor import Tensor
-from minispore.tree import Text, flatten
+from minispore.tree import Text, flatten, unflatten
 
 if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
@@ -254,7 +255,7 @@ def activate(
     env = ev.born(Env(parent, code.local))
     env.slots.update(bind(ev, function, code, args, kwargs))
     for name, value in env.slots.items():
-        ev.name_value(value, name)
+        ev.remember_name(value, name)
     origin = ev.origin
     where = fence.location(code.node, code)
     ev.frames.append(Frame(code, env, owner, where, this_call, ev.region))
@@ -586,9 +587,6 @@ def result_nodes(ev: Evaluator, value: Any) -> list[Node]:
 
 
 def _build_bprop(ev: Evaluator, cell: Any, owner: CallNode, inputs: list[Any], value: Any) -> None:
-    from minispore.autodiff.tape import checked
-    from minispore.tree import unflatten
-
     custom = owner.custom
     assert custom is not None
     region = Region(owner.parent, "cell", f"{type(cell).__name__}_bprop", ev.origin, owner)
@@ -601,8 +599,6 @@ def _build_bprop(ev: Evaluator, cell: Any, owner: CallNode, inputs: list[Any], v
         outs = explicit(ev, region, leaves, "out")
         n_float = [o for o in outs if o.dtype.is_float]
         douts = iter(explicit(ev, region, n_float, "dout"))
-        from minispore import ops
-
         all_douts = [next(douts) if o.dtype.is_float else ops.zeros_like(o) for o in outs]
         custom.params = list(region.params)
         bprop = ev.get_attribute(cell, "bprop")

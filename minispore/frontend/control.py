@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from minispore import ops
 from minispore.abstract import AbstractScalar
 from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.exits import (
@@ -233,8 +234,6 @@ def contains(ev: Evaluator, container: Any, item: Any) -> Any:
         return each_text(ev, [container, item], lambda c, i: contains(ev, c, i))
     refuse_choice(container, "a container")
     if isinstance(container, Tensor):
-        from minispore import ops
-
         found = ops.equal(container, item).any()
         return apply(REGISTRY["TensorToScalar"].bound(kind=bool), found)
     method = getattr(type(container), "__contains__", None)
@@ -302,13 +301,6 @@ def _returning(expression: Callable[[], Any]) -> Exit:
     return Exit(RETURN, expression())
 
 
-def select(
-    ev: Evaluator, condition: Node, if_true: Callable[[], Any], if_false: Callable[[], Any]
-) -> Any:
-    """``a if condition else b``."""
-    return choose(ev, condition, [if_true, if_false])
-
-
 def branch(ev: Evaluator, condition: Node, arms: list[Arm]) -> Exit:
     """Evaluate all arms, merge what they wrote, and return the common exit."""
     fact = known(ev, condition) if isinstance(condition.abstract, AbstractScalar) else condition
@@ -351,8 +343,7 @@ def is_code(ev: Evaluator, code: Any, value: int) -> Condition:
 
 def go_on_if(ev: Evaluator, exit: Exit, rest: Arm) -> Exit:
     """Run the rest of a block on those paths that go on."""
-    may = exit.may - {GO_ON}
-    left = Exit(next(iter(may)) if len(may) == 1 else exit.code, exit.value, may)
+    left = exit.without(GO_ON)
     condition = is_code(ev, exit.code, GO_ON)
     if isinstance(condition, bool):
         return rest() if condition else left

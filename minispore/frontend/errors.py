@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from minispore.ir.node import Location
 
 _MARK = "_minispore_located"
+_PER_CALL, _SPARE = 60, 3000  # Python's own calls for one of the user's, and for all else
+_MOST, _FIRST, _LAST = 20, 5, 10  # of more calls than that, the outer and the inner ones are shown
 
 
 class UnsupportedError(RuntimeError):
@@ -32,7 +34,7 @@ def deep_stack(depth: int) -> Iterator[None]:
     """
     with _deep:
         _deepened.append(sys.getrecursionlimit())
-        sys.setrecursionlimit(max(_deepened[-1], 60 * depth + 3000))
+        sys.setrecursionlimit(max(_deepened[-1], _PER_CALL * depth + _SPARE))
     try:
         yield
     finally:
@@ -51,6 +53,6 @@ def locate(error: BaseException, frames: list[Location]) -> None:
     except AttributeError:  # an exception class with __slots__
         return
     lines = [f.shown() for f in frames]
-    if len(lines) > 20:
-        lines[5:-10] = [f"  ... {len(lines) - 15} more calls ..."]
+    if len(lines) > _MOST:
+        lines[_FIRST:-_LAST] = [f"  ... {len(lines) - _FIRST - _LAST} more calls ..."]
     error.add_note("While compiling the graph:\n" + "\n".join(lines))

@@ -252,7 +252,8 @@ class Evaluator(GraphBuilder):
             store = lambda v: self.set_attribute(obj, name, v)  # noqa: E731
         else:
             assert isinstance(node.target, ast.Subscript)
-            container, index = self.expression(node.target.value), self.index(node.target.slice)
+            container = self.expression(node.target.value)
+            index = self.expression(node.target.slice)
             old = self.get_item(container, index)
             store = lambda v: self.set_item(container, index, v)  # noqa: E731
         right = self.expression(node.value)
@@ -279,7 +280,7 @@ class Evaluator(GraphBuilder):
                 self.load_name(target.id)
                 self.store_name(target.id, UNSET)
             elif isinstance(target, ast.Subscript):
-                container, index = self.expression(target.value), self.index(target.slice)
+                container, index = self.expression(target.value), self.expression(target.slice)
                 self.at(target)
                 exits.refuse_choice(container, "what is deleted from")
                 self.check_writable(container)
@@ -394,9 +395,9 @@ class Evaluator(GraphBuilder):
         assert env is not None
         self.region.touch(env)
         env.slots[name] = value
-        self.name_value(value, name)
+        self.remember_name(value, name)
 
-    def name_value(self, value: Any, name: str) -> None:
+    def remember_name(self, value: Any, name: str) -> None:
         """Remember the first name of a value: operands of sub-graphs are called by it."""
         if isinstance(value, (Tensor, Scalar)):
             self.names.setdefault(id(self.node_of(value)), name)
@@ -410,7 +411,7 @@ class Evaluator(GraphBuilder):
             self.at(target)
             self.set_attribute(obj, target.attr, value)
         elif isinstance(target, ast.Subscript):
-            obj, index = self.expression(target.value), self.index(target.slice)
+            obj, index = self.expression(target.value), self.expression(target.slice)
             self.at(target)
             self.set_item(obj, index, value)
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -537,10 +538,8 @@ class Evaluator(GraphBuilder):
         if isinstance(condition, bool):
             return self.expression(node.body if condition else node.orelse)
         self.at(node)
-        return control.select(
-            self, condition,
-            lambda: self.expression(node.body), lambda: self.expression(node.orelse),
-        )  # fmt: skip
+        arms = [lambda: self.expression(node.body), lambda: self.expression(node.orelse)]
+        return control.choose(self, condition, arms)
 
     def truth_of(self, node: ast.expr) -> bool | Node:
         """The truth of an expression: a constant, or the node that will hold it."""
@@ -561,12 +560,9 @@ class Evaluator(GraphBuilder):
         return self.get_attribute(obj, node.attr)
 
     def expression_Subscript(self, node: ast.Subscript) -> Any:
-        obj, index = self.expression(node.value), self.index(node.slice)
+        obj, index = self.expression(node.value), self.expression(node.slice)
         self.at(node)
         return self.get_item(obj, index)
-
-    def index(self, node: ast.expr) -> Any:
-        return self.expression(node)
 
     def expression_Slice(self, node: ast.Slice) -> Any:
         parts = [self.expression(p) if p else None for p in (node.lower, node.upper, node.step)]

@@ -27,6 +27,11 @@ class Exit:
         self.code, self.value = code, value
         self.may = may or frozenset({code})
 
+    def without(self, *codes: int) -> Exit:
+        """This exit on the paths that end in none of `codes`."""
+        may = self.may.difference(codes)
+        return Exit(next(iter(may)) if len(may) == 1 else self.code, self.value, may)
+
 
 @dataclass
 class Raised:
@@ -112,11 +117,6 @@ def has_exit(node: ast.stmt) -> bool:
     return any(
         isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Raise)) for n in ast.walk(node)
     )
-
-
-def is_number(value: Any) -> bool:
-    """True for Python numbers, constant or known at run time."""
-    return isinstance(value, (bool, int, float, Scalar))
 
 
 def kind_of(value: Any) -> type:

@@ -15,7 +15,7 @@ from typing import Any
 
 from minispore.abstract import Abstract
 from minispore.frontend.source import Code
-from minispore.ir.node import FuncGraph, Location, Node, Origin, ParameterNode
+from minispore.ir.node import Location, Node, Origin, ParameterNode
 from minispore.tensor import Tensor
 
 
@@ -280,8 +280,8 @@ class OutNode(Node):
 class CallNode(RegionNode):
     """A call of a user's function or Cell.  Its results are used directly, by demand.
 
-    With a custom gradient, `bprop` holds (region, parameters for arguments, outputs and
-    cotangents, cotangents of the arguments); then `arguments` and `results` are explicit.
+    `custom` is the gradient of a Cell that defines its own; then arguments and results are
+    explicit.
     """
 
     __slots__ = ("region", "custom")
@@ -340,6 +340,3 @@ class GradNode(RegionNode):
         self.operands: list[Node] = []
         self.outs: list[Node] = []
         self.sens: list[Node] | None = None
-
-
-GraphOf = Callable[[Region], FuncGraph]

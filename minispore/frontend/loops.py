@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minispore.abstract import Abstract, AbstractScalar
+from minispore.autodiff.nodes import zero_node
 from minispore.frontend.capture import same_constant
 from minispore.frontend.control import as_value, branch, choose, is_code, truth
 from minispore.frontend.exits import (
@@ -41,7 +42,6 @@ from minispore.frontend.heap import (
     read_slots,
     write_slots,
 )
-from minispore.frontend.lower import zero_node
 from minispore.ir.node import Node, Origin, ParameterNode, ValueNode
 from minispore.symbolic import Scalar, constant_node, scalar_op, wrap
 from minispore.tensor import Tensor
@@ -210,16 +210,14 @@ def after(ev: Evaluator, exit: Exit, go: Arm) -> Exit:
         return go()
     if not exit.may & {GO_ON, CONTINUE}:
         return _end_break(ev, exit)
-    may = exit.may - {GO_ON, CONTINUE}
-    left = Exit(next(iter(may)) if len(may) == 1 else exit.code, exit.value, may)
+    left = exit.without(GO_ON, CONTINUE)
     return branch(ev, _runs_on(ev, exit), [go, lambda: _end_break(ev, left)])
 
 
 def _runs_on(ev: Evaluator, exit: Exit) -> Node:
     """The condition that the loop goes on after an iteration with this exit."""
     picks = [code in (GO_ON, CONTINUE) for code in range(5)]
-    node = scalar_op("ScalarPick", exit.code, *picks).node
-    return node
+    return scalar_op("ScalarPick", exit.code, *picks).node
 
 
 def _end_break(ev: Evaluator, exit: Exit) -> Exit:
@@ -421,8 +419,7 @@ class _LoopBuilder:
 
         if exit.may <= {GO_ON, CONTINUE}:
             return again()
-        may = exit.may - {GO_ON, CONTINUE}
-        left = Exit(next(iter(may)) if len(may) == 1 else exit.code, exit.value, may)
+        left = exit.without(GO_ON, CONTINUE)
         return branch(self.ev, _runs_on(self.ev, exit), [again, lambda: left])
 
     # ----------------------------------------------------------------- the carry grows

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-
-from minispore.abstract import Abstract, AbstractTensor
+from minispore.abstract import AbstractTuple
+from minispore.autodiff.nodes import zero_node
 from minispore.frontend.heap import (
     CallNode,
     GradNode,
@@ -35,18 +34,10 @@ from minispore.ir.node import (
     Switch,
     ValueNode,
     While,
+    copied_parameters,
     make_tuple,
     tuple_item,
 )
-from minispore.ops.structural import zero_value
-
-
-def zero_node(abstract: Abstract) -> ValueNode:
-    """A constant zero that takes no memory for its elements."""
-    if isinstance(abstract, AbstractTensor):
-        zero = np.broadcast_to(np.zeros((), abstract.dtype.numpy), abstract.shape)
-        return ValueNode(zero, abstract)
-    return ValueNode(zero_value(abstract), abstract)
 
 
 class Lowering:
@@ -175,7 +166,7 @@ class Lowering:
         as_tuple: bool = False,
     ) -> FuncGraph:
         """A graph with explicit parameters first, then one for each imported value."""
-        params = [ParameterNode(p.name, p.abstract, p.origin) for p in explicit]
+        params = copied_parameters(explicit)
         memo: dict[int, Node] = {id(p): q for p, q in zip(explicit, params, strict=True)}
         for i, node in enumerate(imports):
             param = ParameterNode(self._name(node, i), node.abstract, node.origin)
@@ -349,8 +340,6 @@ class _Builder:
         return callee, body.abstract, {("out", i): i for i in range(len(owner.next))}
 
     def _grad(self, owner: GradNode) -> tuple:
-        from minispore.abstract import AbstractTuple
-
         lowering, region = self.lowering, owner.region
         imports = lowering.imported(region)
         exports = [n for n in lowering.exported(region) if all(n is not o for o in owner.outs)]

@@ -18,7 +18,6 @@ from minispore.frontend.exits import (
     RETURN,
     Exit,
     can_be_chosen,
-    is_number,
     kind_of,
     type_name,
 )
@@ -35,7 +34,7 @@ from minispore.frontend.heap import (
     write_slots,
 )
 from minispore.ir.node import Node
-from minispore.primitive import as_tensor
+from minispore.primitive import as_tensor, is_number
 from minispore.symbolic import Scalar, wrap
 from minispore.tensor import Tensor
 
