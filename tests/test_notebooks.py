@@ -46,3 +46,9 @@ def test_chapters_end_with_exercises_and_mindspore(path):
     assert any("exercise" in h for h in headings)
     assert any("solution" in h for h in headings)
     assert any("in the real mindspore" in h for h in headings)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
+def test_titles_begin_with_the_number_of_the_chapter(path):
+    title = nbformat.read(path, as_version=4).cells[0].source.splitlines()[0]
+    assert title.startswith(f"# {int(path.name[:2])}. ")
