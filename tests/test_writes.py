@@ -393,6 +393,216 @@ def test_attributes_whose_type_a_tensor_decides(body, match):
     assert not hasattr(net, "fresh")
 
 
+# ------------------------------------------------------- one Tensor or another, as a Tensor decides
+
+
+def reads_the_chosen_one(net, x):
+    p = net.p if x.sum() > 0 else net.q
+    t = x * 1
+    u = t
+    if x.sum() > 0:
+        t = x * 5
+    before = t * 2
+    u.add_(1)
+    return p * x, before, u
+
+
+def copies_the_chosen_one(net, x):
+    t = x * 1
+    u = t
+    if x.sum() > 0:
+        t = x * 5
+    t = t.copy()
+    u.add_(1)
+    t.add_(2)
+    return t, u
+
+
+def writes_in_an_arm_what_is_chosen(net, x):
+    t = x * 1
+    u = t
+    if x.sum() > 0:
+        t.add_(1)
+    else:
+        t = x * 5
+        t.add_(2)
+    return t, u
+
+
+def returns_from_an_arm_what_it_wrote(net, x):
+    if x.sum() > 0:
+        x.add_(1)
+        return x * 1
+    return x * 2
+
+
+def one_new_tensor_with_two_names(net, x):
+    if x.sum() > 0:
+        t = u = x * 1
+    else:
+        t = u = x * 2
+    u.add_(1)
+    return t, u
+
+
+def stores_what_a_loop_made(net, x):
+    h = net.h
+    i = x[0] * 1
+    while i < 3:
+        h = h + i
+        i = i + 1
+    net.h.copy_(h)
+    return net.h * 1
+
+
+def assigns_in_a_loop(net, x):
+    w = net.p
+    i = x[0] * 1
+    while i < 3:
+        w = w * 2
+        ops.assign(net.p, w)
+        i = i + 1
+    return net.p * 1
+
+
+def reads_before_it_writes_in_a_loop(net, x):
+    i, t, y = x[0] * 1, x * 1, x * 0
+    while i < 4:
+        y = y + t
+        net.h.add_(1)
+        t = net.h
+        i = i + 1
+    return y
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        reads_the_chosen_one, copies_the_chosen_one, writes_in_an_arm_what_is_chosen,
+        returns_from_an_arm_what_it_wrote, one_new_tensor_with_two_names, stores_what_a_loop_made,
+        assigns_in_a_loop, reads_before_it_writes_in_a_loop,
+    ],
+)  # fmt: skip
+def test_chosen_tensors(body):
+    writes_alike(body)
+    writes_alike(body, vector(-1, -2, -3))
+    writes_alike(body, vector(1, 0, -5))
+
+
+def adds_to_a_chosen_parameter(net, x):
+    p = net.p if x.sum() > 0 else net.q
+    p += 1
+    return p * 1
+
+
+def adds_to_a_parameter_or_tensor(net, x):
+    p = net.p if x.sum() > 0 else x
+    p += 1
+    return p
+
+
+def adds_to_a_carried_parameter(net, x):
+    p = net.p
+    i = x[0] * 1
+    while i < 3:
+        p = net.q
+        i = i + 1
+    p += 1
+    return p * 1
+
+
+def writes_one_of_two(net, x):
+    t = x * 1
+    u = t
+    if x.sum() > 0:
+        t = x * 5
+    u.add_(1)
+    return t
+
+
+def writes_a_partner(net, x):
+    if x.sum() > 0:
+        t = u = x * 1
+    else:
+        t, u = x * 2, x * 3
+    t.add_(1)
+    return u
+
+
+def writes_the_other_partner(net, x):
+    if x.sum() > 0:
+        t = u = x * 1
+    else:
+        t, u = x * 2, x * 3
+    u.add_(1)
+    return t
+
+
+def reads_after_it_writes_in_a_loop(net, x):
+    i, t, y = x[0] * 1, x * 1, x * 0
+    while i < 4:
+        net.h.add_(1)
+        y = y + t
+        t = net.h
+        i = i + 1
+    return y
+
+
+def reads_a_loop_s_tensor_after_its_source_is_written(net, x):
+    h = net.h
+    i = x[0] * 1
+    while i < 3:
+        h = h + i
+        i = i + 1
+    net.h.add_(1)
+    return h
+
+
+def returns_one_of_two_from_a_function(net, x):
+    def inner(v):
+        if v.sum() > 0:
+            return net.h
+        return v * 1
+
+    y = inner(x)
+    net.h.add_(1)
+    return y
+
+
+def differentiates_by_one_of_two(net, x):
+    y = net.p if x.sum() > 0 else net.q
+    return ms.grad(lambda v: (v * net.p * y).sum(), 0, net.p)(x)
+
+
+def differentiates_by_what_is_chosen(net, x):
+    y = net.p if x.sum() > 0 else net.q
+    return ms.grad(lambda v: v * y, None, y)(x)
+
+
+@pytest.mark.parametrize(
+    ("body", "match"),
+    [
+        (adds_to_a_chosen_parameter, "is one of two"),
+        (adds_to_a_parameter_or_tensor, "is one of two"),
+        (adds_to_a_carried_parameter, "is carried round a loop"),
+        (writes_one_of_two, "may be another one"),
+        (writes_a_partner, "may be another one"),
+        (writes_the_other_partner, "is one of two"),
+        (reads_after_it_writes_in_a_loop, "may be another one"),
+        (reads_a_loop_s_tensor_after_its_source_is_written, "may be another one"),
+        (returns_one_of_two_from_a_function, "may be another one"),
+        (differentiates_by_one_of_two, "which grad differentiates by"),
+        (differentiates_by_what_is_chosen, "which Parameter to differentiate by"),
+    ],
+)
+def test_writes_that_might_be_seen_by_another_name_are_refused(body, match):
+    """Where a Tensor decides which of two Tensors a name means, a graph has no common memory."""
+    net = State()
+    with pytest.raises(TypeError, match=match) as caught:
+        ms.jit(lambda x: body(net, x))(vector())
+    assert __file__ in "".join(caught.value.__notes__)
+
+
 # --------------------------------------------------------------- failures while the graph runs
 
 

@@ -60,13 +60,17 @@ class Commits:
             self.targets.append(target)
         return self._numbers[key]
 
+    def settled(self, node: Any) -> Any:
+        """A node, or what stands outside for a variable of grad."""
+        while id(node) in self.variables:
+            node = self.variables[id(node)]
+        return node
+
     def tensors(self) -> Iterator[tuple[int, Node]]:
         """The Tensors written so far: number, value."""
         outside = self.ev.outside
         for i, shadow in enumerate(outside.shadows):
-            node = shadow._node
-            while id(node) in self.variables:
-                node = self.variables[id(node)]
+            node = self.settled(shadow._node)
             if node is not outside.params[i]:
                 assert node is not None
                 yield self.number(Target(i)), node

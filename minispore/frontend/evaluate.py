@@ -50,6 +50,7 @@ from minispore.frontend.operators import BINARY, COMPARE, INPLACE, UNARY
 from minispore.frontend.source import analyse
 from minispore.ir.node import NOWHERE, CNode, Location, Node, Origin, ValueNode
 from minispore.ops.structural import Attempt, Fallible
+from minispore.parameter import Parameter
 from minispore.primitive import HIDDEN, Primitive, apply
 from minispore.symbolic import GraphBuilder, NeedConstant, Scalar, wrap
 from minispore.tensor import Tensor
@@ -79,6 +80,8 @@ class Evaluator(GraphBuilder):
         self.fixed: set[int] = set()  # ids of nodes that depend on constants alone
         self.objects: set[int] = set()  # ids of instances of user classes made here
         self.aliased: dict[int, str] = {}  # id of a Tensor that may be one of two: why
+        # id of a Tensor that may be one of others: these, and what they held when it was made
+        self.alternatives: dict[int, list[tuple[Tensor, Node | None]]] = {}
         self.overlays: dict[tuple[int, str], Any] = {}  # attributes of older objects written here
         self.alive: list[Any] = []  # keeps ids valid
         self.max_depth = max_depth
@@ -135,6 +138,37 @@ class Evaluator(GraphBuilder):
             return tensor
         code, name = self.outside.constant(tensor), HIDDEN.get(id(tensor), "a Tensor from outside")
         return self.homed(self.outside.capture(tensor, code, False, name))
+
+    def node_of(self, value: Any) -> Node:
+        if isinstance(value, Tensor):
+            self.refuse_stale(value)
+        return super().node_of(value)
+
+    def like_parameters(self, made: Tensor, values: list[Tensor]) -> Tensor:
+        """A Tensor that may be one of others: a Parameter if one is, so that ``+=`` writes it."""
+        kinds = [v for v in values if isinstance(v, Parameter)]
+        if not kinds:
+            return made
+        twin = Parameter._shadow(kinds[0], made._node)
+        for name, value in [*vars(twin).items()]:
+            if any(getattr(v, "__dict__", {}).get(name) != value for v in values):
+                delattr(twin, name)  # it depends on which one it is
+        return self.born(twin)
+
+    def note_alternatives(self, made: Tensor, olds: list[Tensor]) -> None:
+        """Note that a Tensor is, depending on a Tensor, one of others."""
+        self.alternatives[id(made)] = [(t, self.seen(t)._node) for t in olds]
+        self.alive += olds
+
+    def refuse_stale(self, tensor: Tensor) -> None:
+        """Refuse to read a Tensor that may be one which has been written since it was made."""
+        for other, node in self.alternatives.get(id(tensor), ()):
+            if other._node is not node:
+                raise TypeError(
+                    "this Tensor may be another one, depending on a Tensor, which has been written "
+                    "in place since (or which grad differentiates by): give this one a .copy()"
+                )
+            self.refuse_stale(other)
 
     def captured(self, tensor: Tensor) -> Node:
         node = self.seen(tensor)._node

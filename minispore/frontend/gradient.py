@@ -32,6 +32,9 @@ def call_gradient(
     ev.get_attribute(gradient, "weights")  # a guard: the same weights at the next call
     selection = gradient.select(own_args, own_kwargs)
     weights = [_seen(ev, w) for w in selection.weights]
+    if gradient.return_ids:
+        for w in weights:
+            ev.get_attribute(w, "name")
     given = [*own_args, *own_kwargs.values()]
     value, found = differentiate(
         ev, function, given, list(own_kwargs), selection.numbers, weights,
@@ -43,9 +46,9 @@ def call_gradient(
 
 def _seen(ev: Evaluator, weight: Any) -> Any:
     """A weight as the evaluated program sees it, its flag guarded."""
-    if weight._node is None:
-        code = ev.outside.constant(weight)
-        weight = ev.homed(ev.outside.capture(weight, code, False, weight.name))
+    weight = ev.seen(weight)
+    if ev.outside.number(weight) is None:
+        raise TypeError("which Parameter to differentiate by depends on a Tensor: choose outside")
     ev.get_attribute(weight, "requires_grad")
     return weight
 

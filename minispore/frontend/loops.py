@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -266,6 +266,7 @@ class _Carried:
     abstracts: list[Abstract]
     name: str
     raw: bool = False  # the slot holds a node, not a Tensor (a Tensor's content, the Token)
+    olds: list[list[Tensor]] = field(default_factory=list)  # per leaf: older Tensors it may be
 
 
 def _keep_loop(ev: Evaluator, loop: Loop) -> Exit:
@@ -304,8 +305,10 @@ class _LoopBuilder:
             owner.init += [value] if c.raw else [ev.node_of(v) for v in _leaves(value)[0]]
         ev.region = region
         try:
-            for c in self.carry.values():
-                self.enter(region, c)
+            self.region = region
+            entered = [(c, self.enter(region, c)) for c in self.carry.values()]
+            for c, value in entered:
+                self.note_alternatives(c, value)
             code = self.enter_code(region, owner)
             condition = self.condition(region, code)
             if condition is None:
@@ -322,7 +325,14 @@ class _LoopBuilder:
             region.roll_back(ev.births)
         return owner, exit
 
-    def enter(self, region: Region, c: _Carried) -> None:
+    def note_alternatives(self, c: _Carried, value: Any) -> None:
+        """The Tensors that a carried Tensor may be, apart from new ones."""
+        if not c.raw:
+            for cell, olds in zip(_leaves(value)[0], c.olds, strict=True):
+                if olds:
+                    self.ev.note_alternatives(cell, olds)
+
+    def enter(self, region: Region, c: _Carried) -> Any:
         """Give a carried slot the loop's parameters as its value."""
         params = [self.parameter(region, c.name, a) for a in c.abstracts]
         ev = self.ev
@@ -330,21 +340,25 @@ class _LoopBuilder:
         if c.raw:
             value: Any = params[0]
         else:
-            value = unflatten(c.structure, [self.cell(wrap(p)) for p in params])
+            value = self.cells(c, [wrap(p) for p in params])
         slots = read_slots(c.obj)
         slots[c.slot] = value
         write_slots(c.obj, slots)
         ev.alive.append(value)
-
-    def cell(self, value: Any) -> Any:
-        """A carried Tensor: another name may mean the same one, so it is not written in place."""
-        if isinstance(value, Tensor):
-            self.ev.born(value)
-            self.ev.aliased[id(value)] = (
-                "this Tensor is carried round a loop that a Tensor decides, so it cannot be "
-                "written in place: write a .copy() of it"
-            )
         return value
+
+    def cells(self, c: _Carried, values: list[Any]) -> Any:
+        """A carried slot's content; other names may mean its Tensors: they are not written."""
+        leaves = []
+        for value, olds in zip(values, c.olds, strict=True):
+            if isinstance(value, Tensor):
+                value = self.ev.like_parameters(self.ev.born(value), olds)
+                self.ev.aliased[id(value)] = (
+                    "this Tensor is carried round a loop that a Tensor decides, so it cannot be "
+                    "written in place: write a .copy() of it"
+                )
+            leaves.append(value)
+        return unflatten(c.structure, leaves)
 
     def parameter(self, region: Region, name: str, abstract: Abstract) -> ParameterNode:
         param = ParameterNode(name, abstract, self.ev.origin)
@@ -460,7 +474,20 @@ class _LoopBuilder:
             if pair[0] != pair[1]:
                 raise Peel(f"'{slot}' from {pair[0]} to {pair[1]}")
             abstracts.append(pair[0])
-        return _Carried(obj, slot, structure, abstracts, name)
+        olds = [[v] if isinstance(v, Tensor) else [] for v in old_leaves]
+        carried = _Carried(obj, slot, structure, abstracts, name, olds=olds)
+        self.add_olds(carried, leaves)
+        return carried
+
+    def add_olds(self, c: _Carried, leaves: list[Any]) -> bool:
+        """Note the older Tensors that the body leaves in a slot; True if some are new."""
+        births, grew = self.ev.births, False
+        for olds, v in zip(c.olds, leaves, strict=True):
+            is_older = id(v) not in births or not self.region.encloses(births[id(v)])
+            if isinstance(v, Tensor) and is_older and all(v is not t for t in olds):
+                olds.append(v)
+                grew = True
+        return grew
 
     def check_carried(self, c: _Carried, value: Any) -> bool:
         if c.raw:
@@ -474,7 +501,7 @@ class _LoopBuilder:
         if structure != c.structure or found != c.abstracts:
             before = unflatten(c.structure, list(map(str, c.abstracts)))
             raise Peel(_how(c.slot, before, value))
-        return False
+        return self.add_olds(c, leaves)
 
     def leaves(self, exit: Exit) -> bool:
         """Carry an exit code, and the result, if the body can leave; True if that is new."""
@@ -519,14 +546,18 @@ class _LoopBuilder:
         if self.code_carried or self.flag is not None:
             owner.trip_count = None
         k = 0
+        stored = []
         for c in self.carry.values():
             outs = [ev.wrap_out(owner, k + i, a) for i, a in enumerate(c.abstracts)]
             k += len(outs)
             if c.raw:
                 value: Any = getattr(outs[0], "_node", None) or getattr(outs[0], "node", outs[0])
             else:
-                value = unflatten(c.structure, [self.cell(o) for o in outs])
+                value = self.cells(c, outs)
             self.store(c.obj, c.slot, value)
+            stored.append((c, value))
+        for c, value in stored:
+            self.note_alternatives(c, value)
         for obj, slot in self.vanish.values():
             if isinstance(obj, Env):
                 self.store(obj, slot, UNSET)

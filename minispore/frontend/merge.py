@@ -49,18 +49,31 @@ class Merge:
         self.ev, self.owner, self.results = ev, owner, results
         self.pairs: dict[tuple[int, ...], Any] = {}
         self.partner: list[dict[int, tuple]] = [{} for _ in results]
+        self.before: dict[int, dict] = {}  # what changed objects held before the Switch
+        self.mixed_up: list[tuple[Tensor, list[Tensor]]] = []  # merged Tensors, alternatives
 
     def run(self) -> Exit:
         ev = self.ev
         changed: dict[int, Any] = {}
         for _, _, changes in self.results:
             changed.update({i: c[0] for i, c in changes.items()})
+        self.before = {i: read_slots(obj) for i, obj in changed.items()}
         for i, obj in changed.items():
-            old = read_slots(obj)
+            old = self.before[i]
             now = [c[i][2] if i in c else old for _, _, c in self.results]
             ev.region.touch(obj)
             write_slots(obj, self.slots(obj, old, now))
-        return self.exit()
+        exit = self.exit()
+        for made, olds in self.mixed_up:
+            ev.note_alternatives(made, olds)
+        return exit
+
+    def node_in(self, tensor: Tensor, k: int) -> Node:
+        """What a Tensor holds at the end of arm `k`."""
+        i, changes = id(tensor), self.results[k][2]
+        self.ev.refuse_stale(tensor)
+        slots = changes[i][2] if i in changes else self.before.get(i, {"value": tensor._node})
+        return slots["value"]
 
     def slots(self, obj: Any, old: dict, now: list[dict]) -> dict:
         """The merged slots of an object that some arm wrote."""
@@ -165,15 +178,20 @@ class Merge:
     def tensors(self, values: list[Tensor], arms: list[int]) -> Any:
         key = tuple(map(id, values))
         if key not in self.pairs:
-            made = self.nodes([v._node for v in values], arms)  # type: ignore[misc]
+            made = self.nodes([self.node_in(v, k) for k, v in zip(arms, values, strict=True)], arms)
             self.pairs[key] = made
             self.ev.alive.extend(values)
             if isinstance(made, Tensor) and not self.paired(values, arms):
+                made = self.pairs[key] = self.ev.like_parameters(made, values)
                 where = self.owner.origin.where
                 self.ev.aliased[id(made)] = (
                     f"this Tensor is one of two, depending on a Tensor (branch at {where}), so it "
                     "cannot be written in place: write a .copy() of it"
                 )
+                partners = (self.pairs.get(self.partner[k].get(id(v), ())) for k, v in
+                            zip(arms, values, strict=True))  # fmt: skip
+                others = [p for p in partners if isinstance(p, Tensor) and p is not made]
+                self.mixed_up.append((made, values + others))
         return self.pairs[key]
 
     def paired(self, values: list[Any], arms: list[int]) -> bool:
