@@ -26,7 +26,7 @@ from minispore.ir.node import (
 )
 from minispore.ir.text import graph_names, node_names
 
-Place = tuple[Node, tuple[int, ...]]  # a node, and which item of its value, inner index first
+Value = tuple[Node, tuple[int, ...]]  # a node, and which item of its value, inner index first
 ScopePath = tuple[str, ...]
 LIMIT = 60  # with more operations a picture is collapsed
 
@@ -111,7 +111,7 @@ class Plan:
         graphs = referred(node)
         return len(set(graphs)) == len(graphs) and all(len(self._users[g]) == 1 for g in graphs)
 
-    def resolve(self, node: Node) -> Place:
+    def resolve(self, node: Node) -> Value:
         """The drawn node that a value comes from, through tuples and expanded calls."""
         path: tuple[int, ...] = ()
         while True:

@@ -14,11 +14,10 @@ from minispore.abstract import TOKEN, Abstract
 from minispore.ir.labels import listed_lines, references, type_text
 from minispore.ir.node import CNode, FuncGraph, Node, ParameterNode, ValueNode, While, is_call_of
 from minispore.ir.picture import PHASES, Box, Edge, Item, lines, plain
+from minispore.ir.rooms import Value
 from minispore.ir.sketch import Sketch
 
 REPEAT_INPUTS = 16  # from so many items on, an input is drawn again for each phase that reads it
-
-Value = tuple[Node, tuple[int, ...]]  # a drawn node, and which item of what it gives
 
 
 def connect(sketch: Sketch) -> None:

@@ -23,6 +23,7 @@ from minispore.ops.elementwise import (
     Tanh,
 )
 from minispore.ops.gather import Gather, as_index
+from minispore.ops.state import as_float
 from minispore.primitive import Primitive, apply
 
 
@@ -41,7 +42,7 @@ class _SoftmaxOf(Primitive, register=False):
 
     def prepare(self, args: tuple) -> tuple:
         (x,) = super().prepare(args)
-        return (x if x.dtype.is_float else ops.cast(x, float32),)
+        return (as_float(x),)
 
     def infer(self, x: AbstractTensor) -> AbstractTensor:
         return x
@@ -228,8 +229,7 @@ def _reduced(loss: Any, reduction: str) -> Any:
 
 def _floats(name: str, *tensors: Any) -> tuple:
     """The Tensors, integers and bools as Float32."""
-    found = [check_tensor(name, t) for t in tensors]
-    return tuple(t if t.dtype.is_float else ops.cast(t, float32) for t in found)
+    return tuple(as_float(check_tensor(name, t)) for t in tensors)
 
 
 def _same_shape(name: str, x: Any, y: Any) -> None:

@@ -17,8 +17,9 @@ import numpy as np
 
 from minispore import ops
 from minispore.abstract import AbstractTensor, Shape
-from minispore.dtype import DType, bool_, float32, int32, int64
+from minispore.dtype import DType, bool_, int32, int64
 from minispore.ops.common import all_axes, as_int, check_tensor, one_axis, widened
+from minispore.ops.state import as_float
 from minispore.primitive import Primitive, apply, as_tensor
 
 
@@ -456,8 +457,7 @@ def var(input: Any, axis: Any = None, ddof: Any = 0, keepdims: bool = False) -> 
     `ddof` is 0 (the population's) by default; True means 1.  Integers become Float32 first.
     MindSpore: ``ops.var``.
     """
-    check_tensor("var", input)
-    x = input if input.dtype.is_float else ops.cast(input, float32)
+    x = as_float(check_tensor("var", input))
     axes = all_axes("var", axis, len(x.shape))
     n = count(x.shape, axes)
     deviation = x - ReduceMean._over(x, axes, True)
@@ -476,8 +476,7 @@ def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
 
     Integers become Float32 first.  MindSpore: ``ops.logsumexp``.
     """
-    check_tensor("logsumexp", input)
-    x = input if input.dtype.is_float else ops.cast(input, float32)
+    x = as_float(check_tensor("logsumexp", input))
     axes = all_axes("logsumexp", dim, len(x.shape))
     top = ops.stop_gradient(ReduceMax._over(x, axes, True))
     top = ops.select(ops.isfinite(top), top, ops.zeros_like(top))  # inf - inf would be nan
@@ -497,7 +496,7 @@ def norm(
     """
     check_tensor("norm", A)
     x = ops.cast(A, dtype) if dtype is not None else A
-    x = x if x.dtype.is_float else ops.cast(x, float32)
+    x = as_float(x)
     axes = all_axes("norm", dim, len(x.shape))
     matrix = ord is not None and len(axes) == 2 and (dim is not None or len(x.shape) == 2)
     if ord in (None, "fro") or (ord == 2 and not matrix):

@@ -12,7 +12,7 @@ import numpy as np
 
 from minispore import ops
 from minispore.abstract import AbstractTensor
-from minispore.dtype import DType
+from minispore.dtype import DType, float32
 from minispore.ops.common import Composite, check_tensor
 from minispore.ops.structural import Print
 from minispore.primitive import Primitive, TensorLike, apply, as_tensor
@@ -115,6 +115,11 @@ def cast(input: Any, dtype: DType) -> Any:
         raise TypeError(f"cast takes a minispore type such as ms.float32, not {dtype!r}")
     x = as_tensor(input)
     return x if x.dtype is dtype else apply(Cast.bound(dtype=dtype), x)
+
+
+def as_float(x: Any) -> Any:
+    """The Tensor `x`, of integers or bools as Float32: what averages, roots and losses take."""
+    return x if x.dtype.is_float else cast(x, float32)
 
 
 def identity(x: Any) -> Any:
