@@ -16,6 +16,11 @@ from minispore.tensor import Tensor
 TOLERANCE = {dt.float64: 1e-10, dt.float32: 1e-5, dt.float16: 2e-3, dt.bfloat16: 2e-2}
 
 
+def vector(*values: float) -> Tensor:
+    """A Float32 vector; of 1, 2, 3 if nothing is said."""
+    return Tensor(np.array(values or (1, 2, 3), np.float32))
+
+
 def assert_same(actual: Any, expected: Any, factor: float = 1.0) -> None:
     """Equal structure, dtype and shape; values within the dtype's tolerance times `factor`.
 

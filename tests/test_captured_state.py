@@ -15,14 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from differential import assert_result, refuses
-from helpers import assert_same
+from helpers import assert_same, vector
 
 import minispore as ms
 from minispore import Parameter, ParameterTuple, Tensor, nn, ops
-
-
-def vector(*values):
-    return Tensor(np.array(values or (1, 2, 3), np.float32))
 
 
 def outcome(run):

@@ -6,15 +6,10 @@ Jitted functions under a tape are here too: each is one entry, differentiable to
 import numpy as np
 import pytest
 from differential import assert_result
-from helpers import assert_same
+from helpers import assert_same, vector
 
 import minispore as ms
 from minispore import Parameter, ParameterTuple, Tensor, nn, ops
-
-
-def vector(*values):
-    return Tensor(np.array(values or (1, 2, 3), np.float32))
-
 
 X, Y = vector(), vector(4, 5, 6)
 

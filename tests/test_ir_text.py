@@ -360,7 +360,7 @@ def test_same_graph_compares_sub_graphs_and_loops():
     assert same_graph(factorial(), factorial())
 
 
-def test_a_large_text_is_parsed_once():
+def test_a_long_text_round_trips():
     node = ParameterNode("x", AbstractTensor(dt.int32, (2,)))
     g_input = node
     for _ in range(3000):

@@ -11,15 +11,10 @@ import types
 import numpy as np
 import pytest
 from differential import Outcome
-from helpers import assert_same
+from helpers import assert_same, vector
 
 import minispore as ms
 from minispore import Parameter, Tensor, nn, ops
-
-
-def vector(*values):
-    return Tensor(np.array(values or (1, 2, 3), np.float32))
-
 
 # ------------------------------------------------------------------------------- writes
 
