@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import webbrowser
@@ -79,7 +80,8 @@ def build_book() -> Path:
     page = target / "index.html"
     if done.returncode != 0 or not page.is_file():
         said = [line for line in done.stderr.splitlines() if line.strip()]
-        reason = next((line for line in said if "Error" in line), said[-1] if said else "no reason")
+        named = [line for line in said if re.match(r"(\w+\.)*\w*(Error|WARNING|ERROR)\b.*: ", line)]
+        reason = (named or said or ["no reason"])[-1]
         raise BookError(f"Sphinx could not build the book: {reason.strip()}")
     return page
 

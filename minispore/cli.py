@@ -55,9 +55,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("minispore: interrupted; nothing was written", file=sys.stderr)
         return INTERRUPTED
+    except MemoryError:
+        print("minispore: there is not enough memory", file=sys.stderr)
+        return WRONG
     except BrokenPipeError:  # the reader of our output, for example `head`, has what it wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # a full disk, a folder that vanished
+        print(f"minispore: {error.strerror or error}", file=sys.stderr)
+        return WRONG
 
 
 def _parser() -> argparse.ArgumentParser:

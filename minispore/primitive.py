@@ -68,13 +68,36 @@ class Primitive:
         super().__init_subclass__(**kwargs)
         if register:
             cls.name = cls.__name__
-            if cls.name in REGISTRY:
+            known = REGISTRY.get(cls.name, cls)
+            if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
                 raise ValueError(f"a primitive named {cls.name} is registered already")
-            REGISTRY[cls.name] = cls
+            REGISTRY[cls.name] = (
+                cls  # a class that is defined again, in a notebook, replaces itself
+            )
+
+    attrs: dict[str, Any]
+    _key: tuple | None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Primitive:
+        """An instance without attributes yet."""
+        prim = object.__new__(cls)
+        prim.__dict__.update(attrs={}, _key=None)
+        return prim
 
     def __init__(self, **attrs: Any):
-        self.attrs = attrs
-        self._key: tuple | None = None
+        self.attrs.update(attrs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # ``self.k = v`` is an attribute like those passed to __init__: kept elsewhere, it would be
+        # lost, for graphs know a primitive by its name and attrs alone.
+        self.attrs[name] = value
+        self.__dict__["_key"] = None
+
+    def __getattr__(self, name: str) -> Any:
+        attrs = self.__dict__.get("attrs", {})
+        if name in attrs:
+            return attrs[name]
+        raise AttributeError(f"'{type(self).__name__}' has no attribute '{name}'")
 
     @classmethod
     def bound(cls, **attrs: Any) -> Primitive:
@@ -110,8 +133,8 @@ class Primitive:
         """What makes two primitives equal: name and attributes, by type and value."""
         if self._key is None:
             items = tuple(sorted((k, _typed(v)) for k, v in self.attrs.items()))
-            self._key = (self.name, items)
-        return self._key
+            self.__dict__["_key"] = (self.name, items)
+        return self._key  # type: ignore[return-value]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Primitive) and self.key == other.key

@@ -13,6 +13,7 @@ import base64
 import html
 import inspect
 import os
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -190,6 +191,9 @@ class Report:
         """
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
+        for old in target.iterdir():  # of another function: it may have had more stages
+            if re.fullmatch(r"\d\d_[a-z_]+\.(ir|dot|svg)", old.name):
+                old.unlink()
         write_stages(self, target)
         write_whole(target / "report.html", self.page())
         write_whole(target / "report.txt", str(self) + "\n")

@@ -378,7 +378,10 @@ def _result(value: Any, expected: Any) -> Any:
     """An output of a primitive as the user's value: a Tensor, or a Python number as it is."""
     if isinstance(expected, AbstractScalar):
         return value
-    return Tensor._wrap(np.asarray(value, expected.dtype.numpy))
+    array = np.asarray(value, expected.dtype.numpy)
+    if array.shape != expected.shape:
+        raise ValueError(f"eval gave shape {array.shape}, but infer promised {expected.shape}")
+    return Tensor._wrap(array)
 
 
 # ------------------------------------------------------------------------- into a Tensor

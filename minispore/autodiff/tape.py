@@ -259,7 +259,9 @@ def vjp_of(
         return checked(rule.name, rule.vjp(inputs, out, filled(out, dout)), inputs)
     bprop = bprop_getters.get(rule)
     if bprop is None:
-        return rule.vjp(inputs, out, dout)
+        cotangents = rule.vjp(inputs, out, dout)
+        own = type(rule).__module__.startswith("minispore.")
+        return cotangents if own else checked(f"{rule.name}.vjp", cotangents, inputs)
     arguments = (*inputs, out, filled(out, dout))
     result = bprop(*arguments) if call is None else call(bprop, arguments)
     return checked(f"the bprop of {rule.name}", result, inputs)

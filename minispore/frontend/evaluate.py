@@ -100,6 +100,8 @@ class Evaluator(GraphBuilder):
                 prim, args = prim.bound(**prim.attrs, written=written), (*args, *values)
         if prim.effect:
             self.token = self.world.slots["token"]
+            callers = tuple(frame.where for frame in self.frames[:-1])
+            self.origin = replace(self.origin, callers=callers)
         out = super().bind(prim, args)
         if prim.effect:
             self.region.touch(self.world)

@@ -205,7 +205,8 @@ def add_location(error: Exception, node: Node) -> None:
     """Add the user's line to an exception as a note, once: the innermost node has the word."""
     where, notes = node.origin.where, getattr(error, "__notes__", ())
     if where is not None and not any(n.startswith(RUNNING) for n in notes):
-        error.add_note(f"{RUNNING}\n{where.shown()}")
+        frames = (*node.origin.callers, where)
+        error.add_note("\n".join([RUNNING, *(frame.shown() for frame in frames)]))
 
 
 def debugging() -> bool:

@@ -335,6 +335,8 @@ def read_abstract(scanner: Scanner) -> Abstract:
         scanner.expect(",")
         scanner.expect("(")
         shape = read_list(scanner, ")", lambda: scanner.integer("a size"))
+        if any(size < 0 for size in shape):
+            scanner.error("sizes that are not negative")
         scanner.expect("]")
         return AbstractTensor(dtype, tuple(shape))
     scanner.error("a type")

@@ -73,13 +73,15 @@ class Origin:
     """Where a node comes from; no part of its identity, and kept by rewrites.
 
     `scope` is the path of Cells (``seq.0``); `phase` is "forward", "backward" or "update"; `rule`
-    names the rewrite rule or pass that made the node.
+    names the rewrite rule or pass that made the node.  `callers` are the calls that led to an
+    effect, outermost first: what it raises shows them.
     """
 
     where: Location | None = None
     scope: str = ""
     phase: str = "forward"
     rule: str = ""
+    callers: tuple[Location, ...] = ()
 
     def made_by(self, rule: str) -> Origin:
         return replace(self, rule=rule)

@@ -168,6 +168,9 @@ class _Checker:
             self.check_grad(node, callee)
 
     def check_primitive(self, node: CNode, primitive: Primitive) -> None:
+        arity = getattr(primitive, "arity", None)
+        if arity is not None and arity != len(node.inputs):
+            self.fail("typed", node, f"{primitive.name} takes {arity} operands")
         try:
             inferred = primitive.infer(*(i.abstract for i in node.inputs))
         except Exception as error:

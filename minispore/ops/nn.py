@@ -366,7 +366,7 @@ def cross_entropy(
     axis = 0 if len(x.shape) == 1 else 1
     logp = log_softmax(x, axis)
     if check_tensor("cross_entropy", target).dtype.is_float:
-        _same_shape("cross_entropy", x, target)
+        _same_shape("cross_entropy (class numbers are integers, probabilities floats)", x, target)
         return _with_probabilities(logp, target, weight, axis, reduction, label_smoothing)
     return nll_loss(logp, target, weight, ignore_index, reduction, label_smoothing)
 
