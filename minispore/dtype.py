@@ -84,6 +84,7 @@ Type = DType
 DIGITS = {float16: 11, bfloat16: 8, float32: 24, float64: 53}
 _BY_NUMPY = {d.numpy: d for d in ALL}
 _NAMES = {d.name: d for d in ALL}
+BY_TEXT = {str(d): d for d in ALL}  # by MindSpore's form, as texts and checkpoints have it
 
 
 def _by_name(name: str) -> DType:

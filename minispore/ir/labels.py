@@ -50,8 +50,12 @@ def attributes_text(prim: Primitive) -> str:
             continue
         text = write_attribute(value).replace("'", "")
         parts.append(name if value is True else f"{name}={text}")
-    text = ", ".join(parts)
-    return text if len(text) <= 40 else text[:38] + " …"
+    return shortened(", ".join(parts), 40)
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of at most `most` characters: its beginning, and a sign that there is more."""
+    return text if len(text) <= most else text[: most - 2] + " …"
 
 
 def _is_brief(value: Any) -> bool:

@@ -36,10 +36,9 @@ from minispore.abstract import (
     AbstractTensor,
     AbstractTuple,
 )
-from minispore.dtype import DType
+from minispore.dtype import BY_TEXT, DType
 
 INLINE_VALUES = 16  # larger arrays are summarised, or given as bytes
-DTYPES = {str(d): d for d in dt.ALL}
 KINDS: dict[str, type] = {"bool": bool, "int": int, "float": float}
 CONSTANTS = {"True": True, "False": False, "None": None, "...": ...}
 TREES: dict[str, type] = {t.__name__: t for t in (tree.Text, tree.Formatted, tree.Method)}
@@ -263,8 +262,8 @@ def read_attribute(scanner: Scanner) -> Any:
         real, imaginary = read_list(scanner, ")", lambda: read_number(scanner))
         return complex(real, imaginary)
     name = scanner.next
-    if name in DTYPES:
-        return DTYPES[scanner.take()]
+    if name in BY_TEXT:
+        return BY_TEXT[scanner.take()]
     if name in CONSTANTS:
         return CONSTANTS[scanner.take()]
     if isinstance(vars(builtins).get(name), type):
@@ -329,9 +328,9 @@ def read_abstract(scanner: Scanner) -> Abstract:
         return AbstractTuple(tuple(read_list(scanner, "]", lambda: read_abstract(scanner))))
     if scanner.found("Tensor"):
         scanner.expect("[")
-        if scanner.next not in DTYPES:
-            scanner.error("a dtype: " + ", ".join(DTYPES))
-        dtype = DTYPES[scanner.take()]
+        if scanner.next not in BY_TEXT:
+            scanner.error("a dtype: " + ", ".join(BY_TEXT))
+        dtype = BY_TEXT[scanner.take()]
         scanner.expect(",")
         scanner.expect("(")
         shape = read_list(scanner, ")", lambda: scanner.integer("a size"))

@@ -18,6 +18,7 @@ from minispore.ir.labels import (
     numbers_text,
     operation_name,
     place_text,
+    shortened,
     type_text,
 )
 from minispore.ir.node import (
@@ -224,6 +225,5 @@ class Sketch:
         return self.number(node)
 
     def _tooltip(self, node: CNode) -> str:
-        text = write_node(node, self.plan.numbers, self.plan.names)
-        text = text if len(text) <= 300 else text[:298] + " …"
+        text = shortened(write_node(node, self.plan.numbers, self.plan.names), 300)
         return "\n".join(filter(None, (text, place_text(node.origin))))

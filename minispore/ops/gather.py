@@ -424,7 +424,8 @@ def index_add(
     """`x` plus the slices of `y` along `axis`, added at the positions in the 1-D `indices`.
 
     ValueError unless `y` has the shape of `x` but for `axis`; IndexError for a position out of
-    range. MindSpore: ``ops.index_add``, ``ops.IndexAdd``.
+    range, whatever `check_index_bound` says (`use_lock` changes nothing either).  MindSpore:
+    ``ops.index_add``, ``ops.IndexAdd``.
     """
     x, index = check_tensor("index_add", x), as_index("index_add", indices)
     axis = one_axis("index_add", axis, len(x.shape))

@@ -59,7 +59,7 @@ def _is_power_of_two(c: Any) -> bool:
     if value is None or not c.dtype.is_float:
         return False
     mantissa, exponent = np.frexp(value.astype(np.float64))
-    limit = 10 if c.dtype.itemsize == 2 else 100
+    limit = 10 if c.dtype.itemsize == 2 else 100  # well inside the exponents that the type has
     return bool(np.all((np.abs(mantissa) == 0.5) & (np.abs(exponent) < limit)))
 
 

@@ -20,13 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from minispore import dtype as dt
 from minispore import nn
+from minispore.dtype import BY_TEXT
 from minispore.files import write_whole
 from minispore.parameter import Parameter
 from minispore.tensor import Tensor
 
-_DTYPES = {str(d): d for d in dt.ALL}
 _INTEGER, _BYTES = 0, 2
 Field = tuple[int, Any]  # a field's number and its value, an int or bytes
 
@@ -213,8 +212,8 @@ def _loaded(name: str, shape: tuple[int, ...], dtype: str, elements: bytes) -> A
     """The Parameter (or str) that the fields of a Tensor describe."""
     if dtype == "str":
         return elements.decode("utf-32-le")
-    array = np.frombuffer(elements, _DTYPES[dtype].numpy).reshape(shape)
-    return Parameter(Tensor(array, _DTYPES[dtype]), name=name)
+    array = np.frombuffer(elements, BY_TEXT[dtype].numpy).reshape(shape)
+    return Parameter(Tensor(array, BY_TEXT[dtype]), name=name)
 
 
 def _pack(fields: Iterable[Field]) -> bytes:

@@ -9,7 +9,7 @@ import numpy as np
 from minispore import ops
 from minispore.dtype import float32
 from minispore.nn.checks import check_bool
-from minispore.nn.optim.optimizer import Optimizer, number
+from minispore.nn.optim.optimizer import Optimizer, non_negative
 from minispore.parameter import Parameter
 from minispore.tensor import Tensor
 
@@ -19,9 +19,9 @@ class _AdamBase(Optimizer):
 
     def _set_betas(self, beta1: float, beta2: float, eps: float) -> None:
         for name, beta in (("beta1", beta1), ("beta2", beta2)):
-            if not 0.0 < number(name, beta) < 1.0:
+            if not 0.0 < non_negative(name, beta) < 1.0:
                 raise ValueError(f"{name} must be between 0 and 1, not {beta}")
-        if number("eps", eps) == 0.0:
+        if non_negative("eps", eps) == 0.0:
             raise ValueError("eps must be positive, not 0")
         self.beta1, self.beta2, self.eps = float(beta1), float(beta2), float(eps)
         # As Float32, so that 1 - beta2 below is what Float32 makes of 1 - beta2**t at t = 1.

@@ -67,10 +67,10 @@ class Optimizer(Cell):
         loss_scale: float = 1.0,
     ):
         super().__init__(auto_prefix=False)
-        self.loss_scale = number("loss_scale", loss_scale)
+        self.loss_scale = non_negative("loss_scale", loss_scale)
         if self.loss_scale == 0.0:
             raise ValueError("loss_scale must be positive, not 0")
-        self.weight_decay = number("weight_decay", weight_decay)
+        self.weight_decay = non_negative("weight_decay", weight_decay)
         self.global_step = Parameter(Tensor(np.zeros(1), int32), name="global_step")
         self.learning_rate = _rate("learning_rate", learning_rate)
         items = [parameters] if isinstance(parameters, Tensor) else list(parameters)
@@ -104,7 +104,7 @@ class Optimizer(Cell):
                 rate = _rate(f"learning_rate_group_{index}", group["lr"])
                 setattr(self, f"learning_rate_group_{index}", rate)
             if "weight_decay" in group:
-                decay = number("weight_decay", group["weight_decay"])
+                decay = non_negative("weight_decay", group["weight_decay"])
             members += [_Member(p, rate, decay) for p in _checked(group["params"])]
         return members if order is None else _reordered(members, order)
 
@@ -159,8 +159,8 @@ def _check_gradients(gradients: Any, params: ParameterTuple) -> None:
 # ----------------------------------------------------------------------- checks of arguments
 
 
-def number(name: str, value: Any) -> float:
-    """A float that is not negative."""
+def non_negative(name: str, value: Any) -> float:
+    """`value` as a float; TypeError if it is no number, ValueError if it is negative."""
     if not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be a number, not {type(value).__name__}")
     if not value >= 0:
@@ -173,9 +173,9 @@ def _rate(name: str, rate: Any) -> Parameter | LearningRateSchedule:
     if isinstance(rate, LearningRateSchedule):
         return rate
     if isinstance(rate, (int, float)):
-        return Parameter(Tensor(number(name, rate), float32), name=name)
+        return Parameter(Tensor(non_negative(name, rate), float32), name=name)
     if isinstance(rate, Tensor) and rate.ndim == 0:
-        return Parameter(Tensor(number(name, rate.item()), float32), name=name)
+        return Parameter(Tensor(non_negative(name, rate.item()), float32), name=name)
     if isinstance(rate, Tensor) and rate.ndim > 1:
         raise ValueError(f"{name} must have one axis at most, not shape {rate.shape}")
     if not isinstance(rate, Iterable) or isinstance(rate, (str, Cell)):
@@ -186,7 +186,7 @@ def _rate(name: str, rate: Any) -> Parameter | LearningRateSchedule:
     values = rate.asnumpy().tolist() if isinstance(rate, Tensor) else list(rate)
     if not values:
         raise ValueError(f"{name} is an empty list")
-    return RatePerStep([number(name, float(value)) for value in values], name)
+    return RatePerStep([non_negative(name, float(value)) for value in values], name)
 
 
 def _is_spared(param: Parameter) -> bool:

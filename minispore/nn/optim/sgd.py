@@ -6,7 +6,7 @@ from typing import Any
 
 from minispore import ops
 from minispore.nn.checks import check_bool
-from minispore.nn.optim.optimizer import Optimizer, number
+from minispore.nn.optim.optimizer import Optimizer, non_negative
 
 
 class SGD(Optimizer):
@@ -41,8 +41,8 @@ class SGD(Optimizer):
         loss_scale: float = 1.0,
     ):
         super().__init__(learning_rate, params, weight_decay, loss_scale)
-        self.momentum = number("momentum", momentum)
-        self.dampening = number("dampening", dampening)
+        self.momentum = non_negative("momentum", momentum)
+        self.dampening = non_negative("dampening", dampening)
         self.nesterov = check_bool("SGD", "nesterov", nesterov)
         if nesterov and (self.momentum == 0.0 or self.dampening != 0.0):
             raise ValueError("nesterov needs a positive momentum and dampening=0")
@@ -94,7 +94,7 @@ class Momentum(Optimizer):
         use_nesterov: bool = False,
     ):
         super().__init__(learning_rate, params, weight_decay, loss_scale)
-        self.momentum = number("momentum", momentum)
+        self.momentum = non_negative("momentum", momentum)
         self.use_nesterov = check_bool("Momentum", "use_nesterov", use_nesterov)
         self.moments = self.parameters.clone(prefix="moments", init="zeros")
 
