@@ -229,12 +229,8 @@ def run_region(ev: Evaluator, kind: str, name: str, run: Callable[[], Any]) -> t
         return ev.region, run()
     region = Region(ev.region, kind, name, ev.origin)
     region.owner = CallNode(region, ev.origin)
-    ev.region = region
-    try:
+    with ev.within(region):
         value = run()
-    finally:
-        ev.region = region.parent  # type: ignore[assignment]
-        region.hand_up()
     return region, value
 
 
@@ -551,15 +547,10 @@ def _call_with_bprop(ev: Evaluator, cell: Any, args: list[Any], kwargs: dict[str
     refuse_containers(type(cell).__name__, inputs)
     nodes: list[Node] = [v._node for v in inputs if isinstance(v, Tensor)]  # type: ignore[misc]
     region = Region(ev.region, "cell", type(cell).__name__, ev.origin)
-    owner_node = CallNode(region, ev.origin)
-    region.owner = owner_node
-    ev.region = region
-    try:
+    region.owner = owner_node = CallNode(region, ev.origin)
+    with ev.within(region):
         inner = explicit(ev, region, inputs, "x")
         value = activate(ev, function, code, owner, parent, [cell, *inner], {})
-    finally:
-        ev.region = region.parent  # type: ignore[assignment]
-        region.hand_up()
     refuse_containers(type(cell).__name__, value if isinstance(value, tuple) else (value,))
     results = result_nodes(ev, value)
     owner_node.custom = CustomGradient(nodes, results)
@@ -591,9 +582,8 @@ def _build_bprop(ev: Evaluator, cell: Any, owner: CallNode, inputs: list[Any], v
     assert custom is not None
     region = Region(owner.parent, "cell", f"{type(cell).__name__}_bprop", ev.origin, owner)
     custom.region = region
-    ev.region = region
     phase, ev.phase = ev.phase, "backward"
-    try:
+    with ev.within(region, keeps=False):
         args = explicit(ev, region, inputs, "x")
         leaves, structure = flatten(value, lambda v: isinstance(v, Tensor))
         outs = explicit(ev, region, leaves, "out")
@@ -611,7 +601,4 @@ def _build_bprop(ev: Evaluator, cell: Any, owner: CallNode, inputs: list[Any], v
                 custom.cotangents.append(ev.node_of(ops.zeros_like(x) if c is None else c))
         if region.changes(ev.births):
             raise UnsupportedError(f"{type(cell).__name__}.bprop must not write or print anything")
-    finally:
-        ev.phase = phase
-        ev.region = owner.parent
-        region.roll_back(ev.births)
+    ev.phase = phase

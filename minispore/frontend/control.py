@@ -319,17 +319,15 @@ def _evaluate_arm(ev: Evaluator, condition: Node, k: int, arm: Arm) -> tuple[Reg
     origin, where = ev.origin, ev.frame.where
     region = Region(ev.region, "arm", name, origin)
     ev.facts.append((condition, k))
-    ev.region = region
     try:
-        try:
-            exit = arm()
-        except Unreachable:
-            exit = Exit(RAISE)
-        changes = region.changes(ev.births)
+        with ev.within(region, keeps=False):
+            try:
+                exit = arm()
+            except Unreachable:
+                exit = Exit(RAISE)
+            changes = region.changes(ev.births)
     finally:
-        ev.region = region.parent  # type: ignore[assignment]
         ev.facts.pop()
-        region.roll_back(ev.births)
     ev.origin, ev.frame.where = origin, where
     return region, exit, changes
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -159,18 +160,24 @@ class Evaluator(GraphBuilder):
 
     def note_alternatives(self, made: Tensor, olds: list[Tensor]) -> None:
         """Note that a Tensor is, depending on a Tensor, one of others."""
-        self.alternatives[id(made)] = [(t, self.seen(t)._node) for t in olds]
-        self.alive += olds
+        behind = [t for old in olds for t, _ in self.alternatives.get(id(old), ())]
+        found = {id(t): t for t in [*olds, *behind]}.values()
+        self.alternatives[id(made)] = [(t, self.seen(t)._node) for t in found]
+        self.alive += found
 
-    def refuse_stale(self, tensor: Tensor) -> None:
-        """Refuse to read a Tensor that may be one which has been written since it was made."""
+    def refuse_stale(
+        self, tensor: Tensor, held: Callable[[Tensor], Any] = lambda t: t._node
+    ) -> None:
+        """Refuse to read a Tensor that may be one which has been written since it was made.
+
+        `held` tells what those hold, in the arm that is asked about.
+        """
         for other, node in self.alternatives.get(id(tensor), ()):
-            if other._node is not node:
+            if held(other) is not node:
                 raise TypeError(
                     "this Tensor may be another one, depending on a Tensor, which has been written "
                     "in place since (or which grad differentiates by): give this one a .copy()"
                 )
-            self.refuse_stale(other)
 
     def captured(self, tensor: Tensor) -> Node:
         node = self.seen(tensor)._node
@@ -184,6 +191,19 @@ class Evaluator(GraphBuilder):
             raise TypeError(self.aliased[id(cell)])
         self.region.touch(cell)
         cell._node = node
+
+    @contextmanager
+    def within(self, region: Region, keeps: bool = True) -> Iterator[None]:
+        """Evaluate in a region; what it writes becomes written around it, or is undone again."""
+        around, self.region = self.region, region
+        try:
+            yield
+        finally:
+            self.region = around
+            if keeps:
+                region.hand_up()
+            else:
+                region.roll_back(self.births)
 
     def wrap_out(self, owner: Any, index: int, abstract: Any) -> Any:
         """Output `index` of a region, as user code sees it."""

@@ -81,8 +81,7 @@ def differentiate(
     owner = GradNode(region, ev.origin)
     region.owner = owner
     params: list[ParameterNode | None] = []
-    ev.region = region
-    try:
+    with ev.within(region):
         inner = list(given)
         for i in numbers:
             params.append(_variable(ev, owner, given[i], f"x{i}"))
@@ -93,9 +92,6 @@ def differentiate(
         value = ev.call(function, inner[:n], dict(zip(keywords, inner[n:], strict=True)))
         _refuse_writes(inner, seen)
         outs = differentiated(value)
-    finally:
-        ev.region = region.parent  # type: ignore[assignment]
-        region.hand_up()
     params += _leave_weights(weights, before)
     owner.outs = [ev.node_of(v) for v in outs]
     if sens is not None:

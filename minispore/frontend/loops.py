@@ -303,8 +303,7 @@ class _LoopBuilder:
         for c in self.carry.values():
             value = read_slots(c.obj)[c.slot]
             owner.init += [value] if c.raw else [ev.node_of(v) for v in _leaves(value)[0]]
-        ev.region = region
-        try:
+        with ev.within(region, keeps=False):
             self.region = region
             entered = [(c, self.enter(region, c)) for c in self.carry.values()]
             for c, value in entered:
@@ -320,9 +319,6 @@ class _LoopBuilder:
             if self.leaves(exit) or grew:
                 return owner, None
             owner.next = self.next_carry(exit)
-        finally:
-            ev.region = region.parent  # type: ignore[assignment]
-            region.roll_back(ev.births)
         return owner, exit
 
     def note_alternatives(self, c: _Carried, value: Any) -> None:
