@@ -18,7 +18,7 @@ import minispore as ms
 from minispore.compile import JitFunction
 from minispore.ir.interp import interpret
 from minispore.ir.verify import verify
-from minispore.tree import unflatten
+from minispore.tree import flatten, unflatten
 
 
 class Outcome:
@@ -30,7 +30,7 @@ class Outcome:
         self.error: BaseException | None = None
         with contextlib.redirect_stdout(out):
             try:
-                self.result = run()
+                self.result = snapshot(run())
             except Exception as error:  # compared with the other run's
                 self.error = error
         self.printed = out.getvalue()
@@ -47,6 +47,12 @@ class Outcome:
         assert_result(self.result, other.result, factor)
         if other.error is None:
             assert_same(self.state, other.state, factor)
+
+
+def snapshot(value: Any) -> Any:
+    """A result whose Tensors are copies: an argument may be among them."""
+    leaves, structure = flatten(value, lambda v: isinstance(v, ms.Tensor))
+    return unflatten(structure, [ms.Tensor(t.asnumpy().copy()) for t in leaves])
 
 
 def assert_result(actual: Any, expected: Any, factor: float) -> None:

@@ -70,10 +70,15 @@ class Merge:
 
     def node_in(self, tensor: Tensor, k: int) -> Node:
         """What a Tensor holds at the end of arm `k`."""
-        i, changes = id(tensor), self.results[k][2]
-        self.ev.refuse_stale(tensor)
-        slots = changes[i][2] if i in changes else self.before.get(i, {"value": tensor._node})
-        return slots["value"]
+        changes = self.results[k][2]
+
+        def held(t: Tensor) -> Any:
+            i = id(t)
+            slots = changes[i][2] if i in changes else self.before.get(i, {"value": t._node})
+            return slots["value"]
+
+        self.ev.refuse_stale(tensor, held)
+        return held(tensor)
 
     def slots(self, obj: Any, old: dict, now: list[dict]) -> dict:
         """The merged slots of an object that some arm wrote."""
