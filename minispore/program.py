@@ -299,7 +299,12 @@ class Result:
         if number is not None:
             return number
         if isinstance(leaf, Parameter):
-            raise UnsupportedError("a Parameter cannot be made in a compiled function")
+            chosen = id(leaf) in self.ev.aliased
+            raise UnsupportedError(
+                "which Parameter is returned depends on a Tensor: return a .copy() of it"
+                if chosen
+                else "a Parameter cannot be made in a compiled function"
+            )
         return ~(known[0] if known else len(self.values) - 1)
 
     def outputs(self) -> list[Node]:

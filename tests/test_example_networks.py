@@ -277,3 +277,126 @@ def test_all_of_an_example_is_in_the_text():
     text = str(step.graph())
     assert text.count("MatMul") == 2  # forward; the weight's gradient
     assert "weight" in text and "bias" in text
+
+
+# ------------------------------------------------------------------------------- whole programs
+
+
+def normalized():
+    return nn.SequentialCell(
+        nn.Dense(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(p=0.3), nn.LayerNorm((8,)),
+        nn.Dense(8, 3),
+    )  # fmt: skip
+
+
+def in_both_modes(make, *args, calls=10):
+    """What a made function returns, call by call, eagerly and jitted; with the function."""
+    results = []
+    for jitted in (False, True):
+        ms.set_seed(4)
+        function = make()
+        function = ms.jit(function) if jitted else function
+        results.append([function(*args) for _ in range(calls)])
+    return (*results, function)
+
+
+def test_random_numbers_and_moving_averages_are_the_same_in_both_modes():
+    nets = []
+
+    def make():
+        nets.append(normalized().set_train())
+        update = nn.Adam(nets[-1].trainable_params(), 0.01)
+        grad_fn = ms.value_and_grad(lambda x: cross_entropy(nets[-1](x)), None, update.parameters)
+
+        def step(x):
+            loss, grads = grad_fn(x)
+            update(grads)
+            return loss
+
+        return step
+
+    eager, compiled, step = in_both_modes(make, DATA, calls=20)
+    assert_same(compiled, eager)
+    assert (step.compile_count, len(step.graph().graphs())) == (1, 1)
+    for net in nets:
+        net.set_train(False)
+    assert_same(ms.jit(nets[1])(DATA), nets[0](DATA))
+    step(DATA)
+    assert step.compile_count == 2  # another graph for evaluation
+    nets[1].set_train()
+    step(DATA)
+    assert step.compile_count == 2
+
+
+class Accumulating(nn.Cell):
+    """Updates with the mean of three gradients, at every third call."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Dense(6, 3)
+        weights = self.net.trainable_params()
+        zeros = [Parameter(ops.zeros_like(w), name=f"sum.{w.name}") for w in weights]
+        self.sums = ms.ParameterTuple(zeros)
+        self.calls = Parameter(Tensor(0, ms.int32), name="calls", requires_grad=False)
+        self.update = nn.SGD(weights, 0.1)
+        self.grad_fn = ms.value_and_grad(self.forward, None, self.update.parameters)
+
+    def forward(self, x):
+        return cross_entropy(self.net(x))
+
+    def construct(self, x):
+        loss, grads = self.grad_fn(x)
+        for total, g in zip(self.sums, grads, strict=True):
+            total += g
+        self.calls += 1
+        if self.calls % 3 == 0:
+            self.update(tuple(total / 3 for total in self.sums))
+            for total in self.sums:
+                ops.assign(total, ops.zeros_like(total))
+        return loss
+
+
+def test_gradients_are_accumulated_over_calls():
+    eager, compiled, step = in_both_modes(Accumulating, DATA)
+    assert_same(compiled, eager)
+    assert step.compile_count == 1
+    losses = [float(x) for x in eager]
+    assert losses[0] == losses[2] > losses[3] == losses[5] > losses[6]
+
+
+def test_training_as_one_cell_in_graph_mode():
+    eager, _, _ = in_both_modes(Accumulating, DATA)
+    ms.set_seed(4)
+    net = Accumulating()
+    with ms.context.using(mode=ms.GRAPH_MODE):
+        compiled = [net(DATA) for _ in range(10)]
+    assert_same(compiled, eager)
+
+
+def whole_training(stop):
+    """A function that trains until ``stop(number of steps, loss)``."""
+    net, loss_fn = nn.Dense(6, 3), nn.CrossEntropyLoss()
+    update = nn.Momentum(
+        [{"params": [net.weight], "weight_decay": 0.01}, {"params": [net.bias]}], 0.1, 0.9
+    )
+    grad_fn = ms.value_and_grad(lambda x: loss_fn(net(x), CLASSES), None, update.parameters)
+
+    def run(x):
+        loss, steps = Tensor(10.0), 0
+        while not stop(steps, loss):
+            loss, grads = grad_fn(x)
+            update(grads)
+            steps = steps + 1
+        return loss, steps, net.weight * 1
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "stop", [lambda steps, loss: steps == 40, lambda steps, loss: (loss < 1.05) or (steps == 60)]
+)
+def test_a_whole_training_in_one_call(stop):
+    eager, compiled, run = in_both_modes(lambda: whole_training(stop), DATA, calls=2)
+    for a, e in zip(compiled, eager, strict=True):
+        assert_same(a, e, 10.0)
+    assert run.compile_count == 1

@@ -413,6 +413,15 @@ def copies_the_chosen_one(net, x):
     return t, u
 
 
+def writes_in_one_arm_what_another_made(net, x):
+    if x.sum() < 0:
+        print(x)
+    else:
+        net.h -= x * 0.5
+    net.h = net.h + 1
+    return net.h * 1
+
+
 def writes_in_an_arm_what_is_chosen(net, x):
     t = x * 1
     u = t
@@ -473,7 +482,8 @@ def reads_before_it_writes_in_a_loop(net, x):
 @pytest.mark.parametrize(
     "body",
     [
-        reads_the_chosen_one, copies_the_chosen_one, writes_in_an_arm_what_is_chosen,
+        reads_the_chosen_one, copies_the_chosen_one, writes_in_one_arm_what_another_made,
+        writes_in_an_arm_what_is_chosen,
         returns_from_an_arm_what_it_wrote, one_new_tensor_with_two_names, stores_what_a_loop_made,
         assigns_in_a_loop, reads_before_it_writes_in_a_loop,
     ],
@@ -574,6 +584,26 @@ def differentiates_by_what_is_chosen(net, x):
     return ms.grad(lambda v: v * y, None, y)(x)
 
 
+def writes_what_a_loop_stored_in_a_list(net, x):
+    b, items, i = x * 2, [x * 1, x * 3], x[0] * 1
+    while i < 5:
+        if b.sum() > 0:
+            items[1] = b
+        i = i + 1
+    b.add_(1)
+    return items[1] * 1
+
+
+def writes_what_an_inner_arm_chose(net, x):
+    u = x * 1
+    if x.sum() > 0:
+        t = u if x.sum() > 1 else x * 2
+    else:
+        t = x * 3
+    t.add_(1)
+    return t, u
+
+
 @pytest.mark.parametrize(
     ("body", "match"),
     [
@@ -584,6 +614,8 @@ def differentiates_by_what_is_chosen(net, x):
         (writes_a_partner, "may be another one"),
         (writes_the_other_partner, "is one of two"),
         (reads_after_it_writes_in_a_loop, "may be another one"),
+        (writes_what_a_loop_stored_in_a_list, "may be another one"),
+        (writes_what_an_inner_arm_chose, "is one of two"),
         (reads_a_loop_s_tensor_after_its_source_is_written, "may be another one"),
         (returns_one_of_two_from_a_function, "may be another one"),
         (differentiates_by_one_of_two, "which grad differentiates by"),

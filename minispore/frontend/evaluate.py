@@ -160,10 +160,13 @@ class Evaluator(GraphBuilder):
 
     def note_alternatives(self, made: Tensor, olds: list[Tensor]) -> None:
         """Note that a Tensor is, depending on a Tensor, one of others."""
-        behind = [t for old in olds for t, _ in self.alternatives.get(id(old), ())]
-        found = {id(t): t for t in [*olds, *behind]}.values()
+        found = {id(t): t for old in olds for t in self.may_be(old)}.values()
         self.alternatives[id(made)] = [(t, self.seen(t)._node) for t in found]
         self.alive += found
+
+    def may_be(self, tensor: Tensor) -> list[Tensor]:
+        """A Tensor, and those that it may be, depending on Tensors."""
+        return [tensor, *(t for t, _ in self.alternatives.get(id(tensor), ()))]
 
     def refuse_stale(
         self, tensor: Tensor, held: Callable[[Tensor], Any] = lambda t: t._node

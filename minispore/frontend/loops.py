@@ -478,11 +478,12 @@ class _LoopBuilder:
     def add_olds(self, c: _Carried, leaves: list[Any]) -> bool:
         """Note the older Tensors that the body leaves in a slot; True if some are new."""
         births, grew = self.ev.births, False
-        for olds, v in zip(c.olds, leaves, strict=True):
-            is_older = id(v) not in births or not self.region.encloses(births[id(v)])
-            if isinstance(v, Tensor) and is_older and all(v is not t for t in olds):
-                olds.append(v)
-                grew = True
+        for olds, leaf in zip(c.olds, leaves, strict=True):
+            for t in self.ev.may_be(leaf) if isinstance(leaf, Tensor) else ():
+                is_older = id(t) not in births or not self.region.encloses(births[id(t)])
+                if is_older and all(t is not old for old in olds):
+                    olds.append(t)
+                    grew = True
         return grew
 
     def check_carried(self, c: _Carried, value: Any) -> bool:

@@ -83,6 +83,7 @@ class Merge:
     def slots(self, obj: Any, old: dict, now: list[dict]) -> dict:
         """The merged slots of an object that some arm wrote."""
         if isinstance(obj, World):
+            now = [obj.base | slots for slots in now]  # an arm may have seen less of the base
             written = dict.fromkeys(key for slots in now for key in slots)
             return {k: self.of_world(k, [slots.get(k, UNSET) for slots in now]) for k in written}
         alive = [k for k in range(len(now)) if not self.dead(k, obj)]
@@ -205,8 +206,9 @@ class Merge:
         one_to_one = all(
             self.partner[k].setdefault(id(v), key) == key for k, v in zip(arms, values, strict=True)
         )
+        births, aliased = self.ev.births, self.ev.aliased
         new = all(
-            id(v) in self.ev.births and self.results[k][0].encloses(self.ev.births[id(v)])
+            id(v) in births and self.results[k][0].encloses(births[id(v)]) and id(v) not in aliased
             for k, v in zip(arms, values, strict=True)
         )
         return one_to_one and new
