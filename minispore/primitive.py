@@ -63,9 +63,11 @@ class Primitive:
     expr: ClassVar[str | None] = None
     promotes: ClassVar[bool] = False
     effect: ClassVar[bool] = False
+    is_users: ClassVar[bool] = False  # written outside the package: its promises are checked
 
     def __init_subclass__(cls, register: bool = True, **kwargs: Any):
         super().__init_subclass__(**kwargs)
+        cls.is_users = not cls.__module__.startswith("minispore.")
         if register:
             cls.name = cls.__name__
             known = REGISTRY.get(cls.name, cls)

@@ -361,6 +361,8 @@ class EagerHandler:
             out: Any = tuple(_result(v, e) for v, e in zip(value, expected.items, strict=True))
         else:
             out = _result(value, expected)
+        if prim.is_users:
+            check_promise(prim, out, expected)
         for tape in tapes.active:
             tape.record(prim, args, out)
         return out
@@ -374,14 +376,21 @@ class EagerHandler:
         cell._data, cell._key = value._data.copy(), value._key  # the cell's memory is its own
 
 
+def check_promise(prim: Primitive, out: Any, expected: Any) -> None:
+    """ValueError if a user's primitive has not the shapes that its infer promised."""
+    outputs = zip(out, expected.items, strict=True) if isinstance(out, tuple) else [(out, expected)]
+    for value, abstract in outputs:
+        if isinstance(value, Tensor) and value.shape != abstract.shape:
+            raise ValueError(
+                f"{prim.name}.eval gave shape {value.shape}, but infer promised {abstract.shape}"
+            )
+
+
 def _result(value: Any, expected: Any) -> Any:
     """An output of a primitive as the user's value: a Tensor, or a Python number as it is."""
     if isinstance(expected, AbstractScalar):
         return value
-    array = np.asarray(value, expected.dtype.numpy)
-    if array.shape != expected.shape:
-        raise ValueError(f"eval gave shape {array.shape}, but infer promised {expected.shape}")
-    return Tensor._wrap(array)
+    return Tensor._wrap(np.asarray(value, expected.dtype.numpy))
 
 
 # ------------------------------------------------------------------------- into a Tensor

@@ -60,7 +60,7 @@ BUDGETS = {
     # Typed code at 100 columns, and a front end that holds all of control flow: what was measured
     # when it was complete, with little room to grow.
     "spine": 9600,
-    "of it, frontend": 4200,
+    "of it, frontend": 4400,
     "drawings": 1500,
     "ops": 3100,
     "rule tables": 900,

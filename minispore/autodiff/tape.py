@@ -260,8 +260,7 @@ def vjp_of(
     bprop = bprop_getters.get(rule)
     if bprop is None:
         cotangents = rule.vjp(inputs, out, dout)
-        own = type(rule).__module__.startswith("minispore.")
-        return cotangents if own else checked(f"{rule.name}.vjp", cotangents, inputs)
+        return checked(f"{rule.name}.vjp", cotangents, inputs) if rule.is_users else cotangents
     arguments = (*inputs, out, filled(out, dout))
     result = bprop(*arguments) if call is None else call(bprop, arguments)
     return checked(f"the bprop of {rule.name}", result, inputs)
