@@ -135,6 +135,19 @@ def the_same_test_twice(x):
     return z
 
 
+@PROGRAMS.on(1.0, 9.0, 13.0, 17.0, 40.0)
+def chosen_again_and_again(x):
+    found, name = None, "a"
+    for i in range(40):
+        if x > i:
+            name = name if x > 2 * i else "b"
+        elif x > 15:
+            found = found if x > 16 else x * i
+            name = "c"
+    print(name, found is None)
+    return x if found is None else found
+
+
 @PROGRAMS.on(*SIGNS)
 def conditional_expressions(x):
     number = 1 if x > 0 else (2 if x < 0 else 3)

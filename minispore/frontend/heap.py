@@ -48,8 +48,9 @@ class Conflict:
 class Choice:
     """A value that is one of several, picked at run time by a bool node.
 
-    Alternatives are functions, Cells, strings, None, or a Tensor beside None; `options` is (value
-    if true, value if false).
+    Alternatives are functions, Cells, strings, None, objects, or a Tensor beside them; `options` is
+    (value if true, value if false).  The second may be a Choice again: each condition says that the
+    value is the first option, whatever the conditions around it say.
     """
 
     def __init__(self, condition: Node, options: tuple[Any, ...]):

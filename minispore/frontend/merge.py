@@ -9,6 +9,8 @@ is read.
 from __future__ import annotations
 
 from copy import copy
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from minispore.abstract import AbstractTensor
@@ -35,7 +37,7 @@ from minispore.frontend.heap import (
 )
 from minispore.ir.node import Node
 from minispore.primitive import as_tensor, is_number
-from minispore.symbolic import Scalar, wrap
+from minispore.symbolic import Scalar, scalar_op, wrap
 from minispore.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -259,11 +261,42 @@ class Merge:
         return self.pairs[key]
 
     def choice(self, values: list[Any], arms: list[int]) -> Any:
-        if all(type(v) is str for v in values) and len(set(values)) == 1:
-            return values[0]
-        if len(values) != len(self.results):
-            return self.conflict(values)
-        return Choice(self.owner.condition, tuple(values))
+        """One of several alternatives, as a chain: a, if it is a, else b, if it is b, else c."""
+        chains = [chain_of(v) for v in values]
+        *firsts, last = {mark: None for chain in chains for mark in chain}
+        result = self.alternative(last, chains, arms)
+        for mark in reversed(firsts):
+            is_it = self.which([self.holds(mark, c, k) for k, c in zip(arms, chains, strict=True)],
+                               arms)  # fmt: skip
+            option = self.alternative(mark, chains, arms)
+            result = Choice(is_it.node, (option, result)) if isinstance(is_it, Scalar) else option
+        return result
+
+    def holds(self, mark: Any, chain: dict[Any, tuple], k: int) -> Any:
+        """Whether arm `k` has the marked alternative: a bool, or a Scalar of that arm."""
+        if mark not in chain or len(chain) == 1:
+            return mark in chain
+        if chain[mark][1] is not None:
+            return Scalar(chain[mark][1])
+        others = [Scalar(condition) for _, condition in chain.values() if condition is not None]
+        with self.ev.within(self.results[k][0]):
+            return scalar_op("ScalarNot", reduce(or_, others))
+
+    def which(self, conditions: list[Any], arms: list[int]) -> Any:
+        """One condition from those of the arms: that of the Switch itself if it says the same."""
+        if arms == [0, 1] and len(self.results) == 2 and set(map(type, conditions)) == {bool}:
+            if conditions[0] is not conditions[1]:
+                own = Scalar(self.owner.condition)
+                return own if conditions[0] else scalar_op("ScalarNot", own)
+        return self.numbers(conditions, arms)
+
+    def alternative(self, mark: Any, chains: list[dict[Any, tuple]], arms: list[int]) -> Any:
+        """An alternative that some arms have; Tensors of one type are merged."""
+        found = [(c[mark][0], k) for k, c in zip(arms, chains, strict=True) if mark in c]
+        first = found[0][0]
+        if not isinstance(first, Tensor) or all(v is first for v, _ in found):
+            return first
+        return self.tensors([v for v, _ in found], [k for _, k in found])
 
     # -------------------------------------------------------------------------- exits
 
@@ -280,3 +313,20 @@ class Merge:
         codes = [exits[k].code for k in alive]
         code = codes[0] if len(codes) == 1 else self.numbers(codes, alive)
         return Exit(code, value, may)
+
+
+def chain_of(value: Any) -> dict[Any, tuple[Any, Node | None]]:
+    """The alternatives of a value, by what tells them apart, and the conditions that pick them."""
+    chain: dict[Any, tuple[Any, Node | None]] = {}
+    while isinstance(value, Choice):
+        option, rest = value.options
+        chain[_mark(option)] = (option, value.condition)
+        value = rest
+    chain[_mark(value)] = (value, None)
+    return chain
+
+
+def _mark(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value._abstract
+    return value if type(value) is str else id(value)
