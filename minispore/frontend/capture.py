@@ -362,15 +362,15 @@ class Outside:
     def guard(self, n_args: int) -> tuple[Guard, str]:
         """The generated guard, and its source."""
         codes = [code for code, _ in self._paths]
-        captured = self.tensors[n_args:]
-        params = frozenset(id(t) for t in captured if isinstance(t, Parameter))
+        captured = [*zip(self.tensors, self._paths, strict=True)][n_args:]
+        params = frozenset(
+            id(t) for t, (_, fresh) in captured if isinstance(t, Parameter) and not fresh
+        )
         more: list[tuple[str, str]] = []
         if params:
             name = self.constant(params)
-            more += [
-                (f"id({code}) in {name}", "an argument is captured") for code in codes[:n_args]
-            ]
-        plain = [c for c, t in zip(codes[n_args:], captured, strict=True) if id(t) not in params]
+            more += [(f"id({c}) in {name}", "an argument is captured") for c in codes[:n_args]]
+        plain = [code for t, (code, _) in captured if not isinstance(t, Parameter)]
         distinct = codes[:n_args] + plain
         if plain and len(distinct) > 1:
             ids = ", ".join(f"id({c})" for c in distinct)
