@@ -216,8 +216,8 @@ def jit(function: Any = None, **options: Any) -> Any:
     if isinstance(function, JitFunction) or not callable(function):
         return function
     if isinstance(function, type):
-        if "construct" in vars(function):
-            function.construct = JitFunction(function.construct, options)  # type: ignore[attr-defined]
+        if hasattr(function, "construct"):  # its own or an inherited one
+            function.construct = jit(function.construct, **options)
         return function
     return JitFunction(function, options)
 

@@ -128,15 +128,20 @@ def test_a_method_of_a_tensor():
 
 
 def test_a_cell_class_compiles_its_instances():
-    class Net(Scaled):
+    class Own(Scaled):
         def construct(self, x):
             return x * self.w
 
-    assert ms.jit(Net) is Net
-    net = Net()
-    assert_same(net(X), np.array([2, 4, 6], np.float32))
-    assert net.construct.compile_count == 1
-    assert ms.jit(Scaled) is Scaled or isinstance(Scaled.construct, JitFunction)
+    class Inherited(Scaled):
+        pass
+
+    for kind in (Own, Inherited, Jitted):
+        assert ms.jit(kind) is kind
+        net = kind()
+        before = kind.construct.compile_count
+        assert_same(net(X), np.array([2, 4, 6], np.float32))
+        assert kind.construct.compile_count == before + 1
+    assert not isinstance(Scaled.construct, JitFunction)
 
 
 def test_nested_jit_is_absorbed():
