@@ -531,6 +531,19 @@ def carry_that_is_none_at_first(x):
 
 
 @PROGRAMS.on(*SIZES)
+def names_that_no_iteration_reads_before_it_sets_them(x):
+    parts, kind, s = [], "none", None
+    while x < 50:
+        parts = [x, x + 1]
+        s = Square(x)
+        kind = 1.5
+        if x > 5:
+            kind = parts[0]  # noqa: F841
+        x = parts[0] + parts[1] + s.volume()
+    return x
+
+
+@PROGRAMS.on(*SIZES)
 def carry_in_a_list_and_an_object(x):
     items, s = [x, 1], Square(x)
     s.steps = 0
@@ -825,6 +838,15 @@ def list_made_anew_in_a_loop(x):
     while s[0] < 10:
         s = [s[0] + s[1], s[1] * 2]
     return s
+
+
+@REFUSALS.on(TypeError, "which Square 's' is", 1.0)
+def object_made_in_a_loop_and_read_after_it(x):
+    s = None
+    while x < 50:
+        s = Square(x)
+        x = x + s.volume()
+    return s.side
 
 
 @REFUSALS.on(TypeError, "the number of items of a list", 1.0)

@@ -82,8 +82,9 @@ def refuse_choice(value: Any, role: str) -> None:
     if isinstance(value, Conflict):
         raise TypeError(value.why)
     if isinstance(value, Choice):
-        kinds = " or ".join(dict.fromkeys(type_name(o) for o in value.options))
-        raise TypeError(f"{role} is {kinds}, depending on a Tensor: make it the same in every arm")
+        raise TypeError(
+            f"{role} is {type_name(value)}, depending on a Tensor: make it the same in every arm"
+        )
 
 
 def is_text_choice(value: Any) -> bool:
@@ -99,6 +100,8 @@ def type_name(value: Any) -> str:
         return str(value._abstract)
     if isinstance(value, (Text, Closure)):
         return "str" if isinstance(value, Text) else "function"
+    if isinstance(value, Choice):
+        return " or ".join(dict.fromkeys(map(type_name, value.options)))
     return "None" if value is None else type(value).__name__
 
 

@@ -159,7 +159,7 @@ def run_loop(
             return loop.orelse()
         if isinstance(condition, Node):
             try:
-                return _keep_loop(ev, loop)
+                return _keep_loop(ev, loop, peeled)
             except Peel as why:
                 if peeled:
                     raise TypeError(f"a loop that a Tensor decides changes {why}") from None
@@ -269,16 +269,17 @@ class _Carried:
     olds: list[list[Tensor]] = field(default_factory=list)  # per leaf: older Tensors it may be
 
 
-def _keep_loop(ev: Evaluator, loop: Loop) -> Exit:
-    return _LoopBuilder(ev, loop).run()
+def _keep_loop(ev: Evaluator, loop: Loop, peeled: bool = False) -> Exit:
+    return _LoopBuilder(ev, loop, peeled).run()
 
 
 class _LoopBuilder:
     """Turns a loop into a WhileNode: evaluates the body until the carry is stable."""
 
-    def __init__(self, ev: Evaluator, loop: Loop):
-        self.ev, self.loop = ev, loop
+    def __init__(self, ev: Evaluator, loop: Loop, peeled: bool):
+        self.ev, self.loop, self.peeled = ev, loop, peeled
         self.carry: dict[tuple[int, Any], _Carried] = {}
+        self.lost: dict[tuple[int, Any], tuple[Any, Any, Any]] = {}  # what cannot be carried
         self.code_carried = False
         self.result: _Carried | None = None  # the returned value, if the body returns
         self.vanish: dict[tuple[int, Any], tuple[Any, Any]] = {}
@@ -308,6 +309,8 @@ class _LoopBuilder:
             entered = [(c, self.enter(region, c)) for c in self.carry.values()]
             for c, value in entered:
                 self.note_alternatives(c, value)
+            for obj, slot, conflict in self.lost.values():
+                self.store(obj, slot, conflict)
             code = self.enter_code(region, owner)
             condition = self.condition(region, code)
             if condition is None:
@@ -396,7 +399,7 @@ class _LoopBuilder:
 
     def entered(self, obj: Any, old: dict) -> dict:
         """What a carried object held when the condition was evaluated."""
-        carried = {c.slot for c in self.carry.values() if c.obj is obj}
+        carried = {slot for i, slot in [*self.carry, *self.lost] if i == id(obj)}
         return {k: v for k, v in old.items() if k not in carried}
 
     def test(self) -> Condition:
@@ -435,7 +438,11 @@ class _LoopBuilder:
     # ----------------------------------------------------------------- the carry grows
 
     def grow(self, changes: dict) -> bool:
-        """Add to the carry what the body newly writes; True if it grew.  May raise Peel."""
+        """Add to the carry what the body newly writes; True if it grew.
+
+        What changes its type in each iteration raises Peel; once one is peeled it becomes a
+        Conflict, an error only if an iteration reads what the one before it left.
+        """
         grew = False
         for i, (obj, old, now) in changes.items():
             if isinstance(obj, (list, dict, set)) and set(old) != set(now):
@@ -443,16 +450,29 @@ class _LoopBuilder:
             for slot in dict.fromkeys([*old, *now]):
                 before, value = old.get(slot, UNSET), now.get(slot, UNSET)
                 key = (i, slot)
-                if key in self.carry:
-                    grew |= self.check_carried(self.carry[key], value)
-                elif before is UNSET and isinstance(obj, World):
+                if before is UNSET and isinstance(obj, World):
                     raise Peel(f"attribute '{slot[-1]}' from nothing to {type_name(value)}")
-                elif before is UNSET:
+                if before is UNSET:
                     self.vanish[key] = (obj, slot)
-                elif before is not value and not _same_constant(before, value):
-                    self.carry[key] = self.carried(obj, slot, before, value)
-                    grew = True
+                elif key not in self.lost:
+                    grew |= self.grow_slot(key, obj, before, value)
         return grew
+
+    def grow_slot(self, key: tuple[int, Any], obj: Any, before: Any, value: Any) -> bool:
+        try:
+            if key in self.carry:
+                return self.check_carried(self.carry[key], value)
+            if before is value or _same_constant(before, value):
+                return False
+            self.carry[key] = self.carried(obj, key[1], before, value)
+        except Peel as why:
+            if not self.peeled or isinstance(before, Node):
+                raise
+            self.carry.pop(key, None)
+            if not isinstance(value, (Unset, Conflict)):
+                value = Conflict(f"a loop that a Tensor decides changes {why}")
+            self.lost[key] = (obj, key[1], value)
+        return True
 
     def carried(self, obj: Any, slot: Any, before: Any, value: Any) -> _Carried:
         name = slot if isinstance(slot, str) and isinstance(obj, Env) else "state"
@@ -460,6 +480,8 @@ class _LoopBuilder:
             if not isinstance(value, Node) or value.abstract != before.abstract:
                 raise Peel("the type of a Tensor")
             return _Carried(obj, slot, Container(tuple, ()), [before.abstract], name, raw=True)
+        if isinstance(value, (Unset, Conflict)):
+            raise Peel(f"'{slot}'")
         old_leaves, old_structure = _leaves(before)
         leaves, structure = _leaves(value)
         if structure != old_structure:
@@ -492,7 +514,7 @@ class _LoopBuilder:
                 raise Peel("the type of a Tensor")
             return False
         if isinstance(value, (Unset, Conflict)):
-            raise Peel(f"'{c.slot}': {getattr(value, 'why', 'it has no value in one arm')}")
+            raise Peel(f"'{c.slot}'")
         leaves, structure = _leaves(value)
         found = [_abstract(v) for v in leaves]
         if structure != c.structure or found != c.abstracts:
@@ -558,6 +580,8 @@ class _LoopBuilder:
         for obj, slot in self.vanish.values():
             if isinstance(obj, Env):
                 self.store(obj, slot, UNSET)
+        for obj, slot, conflict in self.lost.values():
+            self.store(obj, slot, conflict)
         if not self.code_carried:
             return self.loop.orelse()
         return self.left(owner, exit, k)
@@ -593,11 +617,10 @@ class _LoopBuilder:
 
 def _how(slot: Any, before: Any, value: Any) -> str:
     """How the type of a carried value changes, in an error's words."""
-    if isinstance(before, (list, dict)) and type(before) is type(value):
-        kind = type(before).__name__
-        return f"which {kind} '{slot}' is: write its items in place, or use a tuple"
-    was = before if isinstance(before, str) else type_name(before)
-    return f"'{slot}' from {was} to {type_name(value)}"
+    was, now = before if isinstance(before, str) else type_name(before), type_name(value)
+    if was == now:
+        return f"which {now} '{slot}' is: write its items in place, or use a tuple"
+    return f"'{slot}' from {was} to {now}"
 
 
 def _is_leaf(value: Any) -> bool:

@@ -162,10 +162,15 @@ class Merge:
         return self.conflict(values)
 
     def conflict(self, values: list[Any]) -> Conflict:
-        kinds = ", ".join(type_name(v) for v in values)
+        kinds = list(map(type_name, values))
         where = self.owner.origin.where
+        if len(set(kinds)) == 1:
+            return Conflict(
+                f"which {kinds[0]} it is depends on a Tensor (branch at {where}): write the items "
+                "of one in place, or make a new one of the same size in every arm"
+            )
         return Conflict(
-            f"its type depends on a Tensor ({kinds}; branch at {where}): "
+            f"its type depends on a Tensor ({', '.join(kinds)}; branch at {where}): "
             "make the arms agree in type, dtype and shape"
         )
 
