@@ -377,7 +377,17 @@ def test_weights_written_under_grad():
 
         return function
 
-    for make in (overwrites, reads_and_writes, written_before):
+    def takes_another_s_value(net):
+        h = vector(4, 5, 6)
+
+        def function(a):
+            before = net.w * a  # at the second call w has the value of h, and is not h
+            ops.assign(net.w, h)
+            return before + net.w * a + h
+
+        return ms.value_and_grad(function, 0, [net.w])
+
+    for make in (overwrites, reads_and_writes, written_before, takes_another_s_value):
         gradients_alike(of_counting(make), X, state=count_states)
 
 
