@@ -7,6 +7,7 @@ calls and several lambdas on one line are found, and every node points at the us
 from __future__ import annotations
 
 import ast
+import inspect
 import linecache
 import types
 from dataclasses import dataclass, field
@@ -69,8 +70,8 @@ def _find(tree: ast.Module, code: types.CodeType) -> FunctionNode:
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             if first == code.co_firstlineno:
                 found.append(node)  # type: ignore[arg-type]
-    if len(found) > 1:
-        found = [n for n in found if _contains_code(n, code)]
+    if is_lambda and len(found) > 1:
+        found = [*_same_lambda(found, code)]  # type: ignore[arg-type]
     if not found:
         raise OSError(
             f"{code.co_name} is not in {code.co_filename} at line {code.co_firstlineno}: "
@@ -79,18 +80,58 @@ def _find(tree: ast.Module, code: types.CodeType) -> FunctionNode:
     return found[0]
 
 
-def _contains_code(node: FunctionNode, code: types.CodeType) -> bool:
-    """True if the byte code's own columns lie in the body of a lambda."""
-    assert isinstance(node, ast.Lambda)
-    body = node.body
-    places = [(line, col) for line, _, col, _ in code.co_positions() if line and col is not None]
-    start = (body.lineno, body.col_offset)
-    end = (body.end_lineno or body.lineno, body.end_col_offset or body.col_offset)
-    inside = [p for p in places if start <= p < end]
-    nested = [n for n in ast.walk(body) if isinstance(n, ast.Lambda)]
-    return len(inside) == len([p for p in places if p[1] > 0 or p[0] != node.lineno]) and not any(
-        _contains_code(n, code) for n in nested
+def _same_lambda(found: list[ast.Lambda], code: types.CodeType) -> list[ast.Lambda]:
+    """Which of several lambdas on one line was compiled to `code`.
+
+    Its instructions lie in the innermost body that holds them all.  (Python 3.12 does not say where
+    a lambda's constant is: then the constant tells.)
+
+    Raises:
+        OSError: it cannot be told.
+    """
+    found = [node for node in found if _arguments(node) == _argument_names(code)]
+    places = [
+        ((line, column), (end_line, end_column))
+        for line, end_line, column, end_column in code.co_positions()
+        if None not in (line, end_line, column, end_column)
+    ]
+    places = [(start, end) for start, end in places if end > start]  # type: ignore[operator]
+    if places:
+        found = [n for n in found if all(_holds(n.body, start, end) for start, end in places)]
+        found = sorted(found, key=lambda n: (n.lineno, n.col_offset))[-1:]
+    else:
+        found = [
+            n for n in found if isinstance(n.body, ast.Constant) and _is_constant(n.body, code)
+        ]
+    if len({ast.dump(node) for node in found}) > 1:
+        raise OSError(
+            f"several lambdas like this stand in line {code.co_firstlineno} of {code.co_filename}: "
+            "give each a line of its own"
+        )
+    return found
+
+
+def _arguments(node: ast.Lambda) -> list[str]:
+    a = node.args
+    last = [arg.arg for arg in (a.vararg, a.kwarg) if arg]
+    return [arg.arg for arg in [*a.posonlyargs, *a.args, *a.kwonlyargs]] + last
+
+
+def _argument_names(code: types.CodeType) -> list[str]:
+    has_rest = bool(code.co_flags & inspect.CO_VARARGS) + bool(
+        code.co_flags & inspect.CO_VARKEYWORDS
     )
+    return list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + has_rest])
+
+
+def _holds(body: ast.expr, start: tuple, end: tuple) -> bool:
+    last = (body.end_lineno or body.lineno, body.end_col_offset or body.col_offset)
+    return (body.lineno, body.col_offset) <= start and end <= last
+
+
+def _is_constant(body: ast.Constant, code: types.CodeType) -> bool:
+    wanted = (type(body.value), repr(body.value))
+    return any((type(c), repr(c)) == wanted for c in code.co_consts)
 
 
 def analyse(node: FunctionNode, file: str, name: str) -> Code:
