@@ -4,6 +4,8 @@ Each program is run on several inputs, which take different paths.  What a graph
 refused with an error at the program's line.
 """
 
+import enum
+
 import assertions
 import numpy as np
 import pytest
@@ -189,6 +191,62 @@ def objects_of_one_class(x):
     shape = Square(x) if x > 0 else Square(x * 3)
     shape.side = shape.side + 1
     return shape.volume()
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+@PROGRAMS.on(*SIGNS)
+def enumeration_chosen_by_a_tensor(x):
+    color = Color.RED if x > 0 else Color.BLUE
+    print(color, color.name, color is Color.RED)
+    return x + color.value
+
+
+def first_above(limit, items):
+    for i, item in enumerate(items):
+        if item > limit:
+            return i
+
+
+@PROGRAMS.on([1.0, 5.0, 3.0], [5.0, 1.0, 2.0], [0.0, 0.0, 0.0])
+def int_list_or_none(x):
+    found, rest = first_above(2, x), None
+    if x[0] > 4:
+        rest = [x[1], 2]
+    if rest is not None:
+        print(len(rest), rest[0])
+    if found is None:
+        return x[0], -1
+    return x[found], found + 1
+
+
+@PROGRAMS.on(0, 1, 2, -1, -3, 3, -4)
+def items_picked_by_a_tensor(n):
+    k = int(n)
+    numbers, names, functions = [10, 20, 30], ("a", "b", "c"), [abs, lambda v: v * 2, ops.exp]
+    counts = [0, 0, 0]
+    counts[n] += 1
+    counts[k] += 5
+    print(numbers[k], names[k], counts)
+    return functions[n](n * 1.5), numbers[n], [n, n + 1, n + 2][k], {False: 1, True: 2}[bool(k > 0)]
+
+
+@PROGRAMS.on(1, 5)
+def missing_key_known_at_run_time(n):
+    return {1: n, 2: n + 1}[int(n)]
+
+
+@PROGRAMS.on(1.0, 30.0)
+def items_picked_in_a_loop(x):
+    steps, i = [x, x * 2, x * 3], 0
+    while x < 100:
+        x = x + steps[i % 3]
+        steps[i % 3] = x
+        i += 1
+    return x, steps, i
 
 
 class Square:

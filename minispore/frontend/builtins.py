@@ -97,6 +97,17 @@ def _number(kind: type) -> Handler:
     return convert
 
 
+@_builtin(operator.index)
+def _index(ev: Evaluator, value: Any) -> Any:
+    if isinstance(value, Tensor) and value.dtype.is_float:
+        raise TypeError(f"only an integer Tensor can be used as an index, not {value.dtype}")
+    if isinstance(value, Scalar) and value.kind is float:
+        raise TypeError("'float' object cannot be interpreted as an integer")
+    return (
+        ev.call(int, [value], {}) if isinstance(value, (Tensor, Scalar)) else operator.index(value)
+    )
+
+
 _builtin(int)(_number(int))
 _builtin(float)(_number(float))
 
@@ -118,8 +129,7 @@ def _len(ev: Evaluator, value: Any) -> Any:
 
 @_builtin(range)
 def _range(ev: Evaluator, *args: Any) -> Any:
-    values = [apply(REGISTRY["TensorToScalar"].bound(kind=int), a)
-              if isinstance(a, Tensor) else a for a in args]  # fmt: skip
+    values = [_index(ev, a) for a in args]
     if not any(isinstance(v, Scalar) for v in values):
         return range(*values)
     start, stop, step = (0, values[0], 1) if len(values) == 1 else (*values, 1)[:3]

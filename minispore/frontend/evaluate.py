@@ -88,6 +88,7 @@ class Evaluator(GraphBuilder):
         self.max_depth = max_depth
         self.returned: Location | None = None  # the last return statement
         self.unrolled = 16 if keeps_loops else 4096  # iterations before a loop is tried as a While
+        self.keeping = 0  # depth of loops that constants decide and that are tried as a While
         self.kept: set[int] = set()  # loops that constants decide and that are no longer unrolled
 
     # ---------------------------------------------------------------------- being a handler
@@ -207,6 +208,15 @@ class Evaluator(GraphBuilder):
                 region.hand_up()
             else:
                 region.roll_back(self.births)
+
+    @contextmanager
+    def keeping_loop(self) -> Iterator[None]:
+        """Evaluate a loop that could be unrolled, too."""
+        self.keeping += 1
+        try:
+            yield
+        finally:
+            self.keeping -= 1
 
     def wrap_out(self, owner: Any, index: int, abstract: Any) -> Any:
         """Output `index` of a region, as user code sees it."""

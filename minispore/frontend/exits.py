@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from minispore.frontend.heap import Choice, Closure, Conflict
+from minispore.frontend.heap import Choice, Closure, Conflict, Lazy
 from minispore.ir.node import Node
+from minispore.primitive import is_number
 from minispore.symbolic import Scalar
 from minispore.tensor import Tensor
 from minispore.tree import Text
@@ -127,6 +128,30 @@ def kind_of(value: Any) -> type:
     return value.kind if isinstance(value, Scalar) else type(value)
 
 
-def can_be_chosen(value: Any) -> bool:
-    """True for what may be an alternative of a Choice."""
-    return value is None or isinstance(value, (str, Text, Choice, Tensor)) or callable(value)
+def can_be_chosen(values: list[Any]) -> bool:
+    """True if a Choice may be of these values: of numbers and containers only beside None."""
+    alternatives = [a for v in values for a, _ in chain_of(v).values()]
+    if any(map(is_number, alternatives)) and any(isinstance(a, Tensor) for a in alternatives):
+        return False
+    if any(isinstance(a, (Lazy, Scalar, bool, int, float, list, dict, set)) for a in alternatives):
+        return any(a is None for a in alternatives)
+    return True
+
+
+def chain_of(value: Any) -> dict[Any, tuple[Any, Node | None]]:
+    """The alternatives of a value, by what tells them apart, and the conditions that pick them."""
+    chain: dict[Any, tuple[Any, Node | None]] = {}
+    while isinstance(value, Choice):
+        option, rest = value.options
+        chain[_mark(option)] = (option, value.condition)
+        value = rest
+    chain[_mark(value)] = (value, None)
+    return chain
+
+
+def _mark(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value._abstract
+    if is_number(value):
+        return kind_of(value)
+    return value if type(value) is str else id(value)

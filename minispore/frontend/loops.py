@@ -168,7 +168,7 @@ def run_loop(
                 return branch(ev, again, [partial(_iterate_once, ev, loop, count), loop.orelse])
         if _is_worth_keeping(ev, loop, count, left, len(ev.home) > nodes):
             try:
-                with _Trial(ev) as trial:
+                with _Trial(ev) as trial, ev.keeping_loop():
                     exit = _keep_loop(ev, loop)
                     trial.keep()
                 ev.kept.add(loop.key)

@@ -20,6 +20,7 @@ from minispore.frontend.exits import (
     RETURN,
     Exit,
     can_be_chosen,
+    chain_of,
     kind_of,
     type_name,
 )
@@ -157,7 +158,7 @@ class Merge:
         own = [id(v) in self.ev.objects for v in values]
         if all(isinstance(v, (list, dict)) for v in values) or all(own):
             return self.containers(values, arms)
-        if all(o or can_be_chosen(v) for o, v in zip(own, values, strict=True)):
+        if can_be_chosen(values):
             return self.choice(values, arms)
         return self.conflict(values)
 
@@ -296,12 +297,12 @@ class Merge:
         return self.numbers(conditions, arms)
 
     def alternative(self, mark: Any, chains: list[dict[Any, tuple]], arms: list[int]) -> Any:
-        """An alternative that some arms have; Tensors of one type are merged."""
-        found = [(c[mark][0], k) for k, c in zip(arms, chains, strict=True) if mark in c]
-        first = found[0][0]
-        if not isinstance(first, Tensor) or all(v is first for v, _ in found):
-            return first
-        return self.tensors([v for v, _ in found], [k for _, k in found])
+        """An alternative that some arms have; Tensors of one type and numbers are merged."""
+        found = {k: c[mark][0] for k, c in zip(arms, chains, strict=True) if mark in c}
+        first = next(iter(found.values()))
+        if isinstance(first, Tensor) or is_number(first):
+            return self.value(list(found.values()), list(found))
+        return first
 
     # -------------------------------------------------------------------------- exits
 
@@ -318,20 +319,3 @@ class Merge:
         codes = [exits[k].code for k in alive]
         code = codes[0] if len(codes) == 1 else self.numbers(codes, alive)
         return Exit(code, value, may)
-
-
-def chain_of(value: Any) -> dict[Any, tuple[Any, Node | None]]:
-    """The alternatives of a value, by what tells them apart, and the conditions that pick them."""
-    chain: dict[Any, tuple[Any, Node | None]] = {}
-    while isinstance(value, Choice):
-        option, rest = value.options
-        chain[_mark(option)] = (option, value.condition)
-        value = rest
-    chain[_mark(value)] = (value, None)
-    return chain
-
-
-def _mark(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value._abstract
-    return value if type(value) is str else id(value)

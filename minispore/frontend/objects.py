@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 import types
 from collections import defaultdict
 from collections.abc import MappingView
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from minispore.frontend.control import each_text
+from minispore.frontend.control import as_value, check, choose, each_text, pick, truth
 from minispore.frontend.errors import UnsupportedError
-from minispore.frontend.exits import is_text_choice, refuse_choice
+from minispore.frontend.exits import Condition, Unreachable, is_text_choice, refuse_choice
 from minispore.frontend.heap import END, Lazy
 from minispore.frontend.loops import SymbolicRange
 from minispore.symbolic import NeedConstant, Scalar
@@ -28,8 +30,8 @@ def get_item(ev: Evaluator, obj: Any, index: Any) -> Any:
     method = getattr(type(obj), "__getitem__", None)
     if isinstance(method, types.FunctionType) and not isinstance(obj, Tensor):
         return ev.call(method, [obj, index], {})
-    if isinstance(obj, dict) and isinstance(index, Scalar):
-        raise NeedConstant("a dict key")
+    if isinstance(obj, (list, tuple, dict)) and _varies(obj, index):
+        return _pick_item(ev, obj, index)
     factory = obj.default_factory if isinstance(obj, defaultdict) else None
     if factory is not None and index not in obj:
         set_item(ev, obj, index, ev.call(factory, [], {}))
@@ -59,7 +61,48 @@ def set_item(ev: Evaluator, obj: Any, index: Any, value: Any) -> None:
         if isinstance(index, slice):
             value = ev.iterate(value)
         ev.region.touch(obj)
-        obj[index] = value
+        if isinstance(obj, list) and _varies(obj, index):
+            for k, chosen in _positions(ev, obj, index):
+                obj[k] = pick(ev, chosen, value, obj[k])
+        else:
+            obj[index] = value
+
+
+def _varies(obj: Any, index: Any) -> bool:
+    """True for an index known at run time (a Tensor is a dict key by its identity)."""
+    return isinstance(index, Scalar) or (isinstance(index, Tensor) and not isinstance(obj, dict))
+
+
+def _positions(ev: Evaluator, obj: Any, index: Any) -> list[tuple[Any, Condition]]:
+    """The keys of a list, tuple or dict, each with the condition that it is the index."""
+    keys = list(obj) if isinstance(obj, dict) else list(range(len(obj)))
+    if ev.keeping or not all(isinstance(k, (bool, int, float)) for k in keys):
+        raise NeedConstant("an index or key")  # a loop that needs it is unrolled
+    error: BaseException = KeyError(index)
+    if not isinstance(obj, dict):
+        error = IndexError(f"{type(obj).__name__} index out of range")
+        index = ev.call(operator.index, [index], {})
+        negative = truth(ev, index < 0)
+        index = pick(ev, negative, index + len(obj), index)
+    found = [truth(ev, index == k) for k in keys]
+    some = reduce(operator.or_, map(as_value, found), False)
+    check(ev, truth(ev, some), type(error), error.args)
+    return list(zip(keys, found, strict=True))
+
+
+def _pick_item(ev: Evaluator, obj: Any, index: Any) -> Any:
+    """``obj[index]`` with an index known at run time."""
+    places = _positions(ev, obj, index)
+
+    def item(n: int) -> Any:
+        key, chosen = places[n]
+        if n == len(places) - 1:
+            return ev.readable(obj[key], "the item")
+        return choose(ev, chosen, [lambda: ev.readable(obj[key], "the item"), lambda: item(n + 1)])
+
+    if not places:
+        raise Unreachable  # the check has failed
+    return item(0)
 
 
 # ------------------------------------------------------------------------------- iteration
