@@ -517,6 +517,15 @@ def condition_with_effects(x):
     return x
 
 
+@PROGRAMS.on(*SIZES)
+def condition_with_effects_of_a_loop_that_is_peeled(x):
+    last = None
+    while is_positive(60 - x, "x"):
+        x = x * 3
+        last = x
+    return x if last is None else last
+
+
 @PROGRAMS.on(1.0, 3.0, 6.0)
 def nested_whiles(x):
     s = x * 0

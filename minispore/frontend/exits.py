@@ -102,7 +102,7 @@ def type_name(value: Any) -> str:
     if isinstance(value, (Text, Closure)):
         return "str" if isinstance(value, Text) else "function"
     if isinstance(value, Choice):
-        return " or ".join(dict.fromkeys(map(type_name, value.options)))
+        return " or ".join(dict.fromkeys(type_name(a) for a, _ in chain_of(value).values()))
     return "None" if value is None else type(value).__name__
 
 

@@ -159,7 +159,10 @@ def run_loop(
             return loop.orelse()
         if isinstance(condition, Node):
             try:
-                return _keep_loop(ev, loop, peeled)
+                with _Trial(ev) as trial:  # a loop with effects in its condition begins before it
+                    exit = _keep_loop(ev, loop, peeled)
+                    trial.keep()
+                return exit
             except Peel as why:
                 if peeled:
                     raise TypeError(f"a loop that a Tensor decides changes {why}") from None
