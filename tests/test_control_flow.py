@@ -694,6 +694,29 @@ def return_from_a_for_with_else(x):
         return -1
 
 
+@PROGRAMS.on(1.0, 2.0, 20.0)
+def list_that_grows_until_a_return(x):
+    out = []
+    for _ in range(5):
+        x = x * 2
+        out.append(x)
+        if x > 50:
+            return out[0], x
+    return out[-1], sum(out)
+
+
+@PROGRAMS.on(1.0, 20.0)
+def what_follows_a_peeled_loop_with_a_return(x):
+    last = None
+    while x < 10:
+        last = x
+        x = x * 2
+        if x == 3:
+            return x, 0
+    print("once")
+    return x if last is None else last, 1
+
+
 @PROGRAMS.on(3, 5, 0)
 def range_of_a_tensor(n):
     s = 0
@@ -867,6 +890,23 @@ def order_of_keys(x):
     else:
         d["b"], d["a"] = 2, 1
     return list(d)
+
+
+@REFUSALS.on(AttributeError, "no attribute 'extra' if an arm", 1.0)
+def attribute_of_one_arm(x):
+    s = Square(x)
+    if x > 0:
+        s.extra = x
+    return s.extra
+
+
+@REFUSALS.on(TypeError, "whether a Square has the attribute 'extra'", 1.0)
+def presence_of_an_attribute(x):
+    s = Square(x)
+    while x < 10:
+        x = x * 2
+        s.extra = x
+    return x if hasattr(s, "extra") else -x
 
 
 @REFUSALS.on(TypeError, r"Tensor\[Float32, \(\)\], float", 1.0)

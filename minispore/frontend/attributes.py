@@ -111,6 +111,11 @@ def _of_instance(ev: Evaluator, obj: Any, name: str) -> Any:
         return ev.call(found.fget, [obj], {})
     if has_own(obj, name):
         value = obj.__dict__[name]
+        if value is UNSET:
+            raise AttributeError(
+                f"'{cls.__name__}' object has no attribute '{name}' if an arm of an if or a loop "
+                "does not run: give it a value before"
+            )
         if id(obj) in ev.births:
             return ev.readable(value, name)
         return ev.homed(ev.outside.attribute(obj, name, value))

@@ -22,7 +22,7 @@ from minispore.frontend.attributes import set_plainly
 from minispore.frontend.control import choose, each_text, for_each, pick, truth
 from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.exits import Raised, is_symbolic
-from minispore.frontend.heap import END, Choice, Closure, Lazy
+from minispore.frontend.heap import END, UNSET, Choice, Closure, Lazy
 from minispore.frontend.loops import SymbolicRange
 from minispore.frontend.objects import iterate, move
 from minispore.primitive import REGISTRY, apply
@@ -353,6 +353,8 @@ def _has(ev: Evaluator, obj: Any, name: str) -> bool:
     if ("attribute", id(obj), name) in ev.world.slots:
         return True
     found = hasattr(obj, name)
+    if getattr(obj, "__dict__", {}).get(name) is UNSET:
+        raise NeedConstant(f"whether a {type(obj).__name__} has the attribute '{name}'")
     if id(obj) not in ev.births and not isinstance(obj, (Tensor, type)):
         code, fresh, text = ev.outside.source(obj)
         ev.outside.require(f"hasattr({code}, {name!r}) is {found}", f"{text}.{name}", fresh)

@@ -341,6 +341,8 @@ def is_code(ev: Evaluator, code: Any, value: int) -> Condition:
 
 def go_on_if(ev: Evaluator, exit: Exit, rest: Arm) -> Exit:
     """Run the rest of a block on those paths that go on."""
+    if GO_ON not in exit.may:
+        return exit
     left = exit.without(GO_ON)
     condition = is_code(ev, exit.code, GO_ON)
     if isinstance(condition, bool):

@@ -29,6 +29,7 @@ from minispore.frontend.exits import (
     GO_ON,
     RAISE,
     RETURN,
+    Arm,
     Exit,
     Raised,
     Unreachable,
@@ -252,10 +253,13 @@ class Evaluator(GraphBuilder):
                 if done:
                     return exit
             else:
+                done = bool(rest) and exits.only_returns(statement)  # a loop runs the rest too
                 try:
-                    exit = self.statement(statement)
+                    exit = self.statement(statement, partial(self.block, rest) if done else None)
                 except Unreachable:
                     return Exit(RAISE)
+                if done:
+                    return exit
             if exit.may == {GO_ON}:
                 continue
             if GO_ON not in exit.may:
@@ -263,12 +267,14 @@ class Evaluator(GraphBuilder):
             return control.go_on_if(self, exit, partial(self.block, rest))
         return Exit(GO_ON)
 
-    def statement(self, node: ast.stmt) -> Exit:
-        """Run one statement."""
+    def statement(self, node: ast.stmt, rest: Arm | None = None) -> Exit:
+        """Run one statement; a loop also runs the rest of the block, if that is given."""
         handler = getattr(self, f"statement_{type(node).__name__}", None)
         self.at(node)
         if handler is None:
             raise UnsupportedError(f"'{type(node).__name__}' cannot be part of a compiled graph")
+        if isinstance(node, (ast.For, ast.While)):
+            return handler(node, rest)
         return handler(node) or Exit(GO_ON)
 
     def statement_if(self, node: ast.If, rest: list[ast.stmt]) -> tuple[Exit, bool]:
@@ -391,11 +397,11 @@ class Evaluator(GraphBuilder):
             return control.check(self, False, value, [])
         raise TypeError("exceptions must derive from BaseException")
 
-    def statement_While(self, node: ast.While) -> Exit:
-        return loops.while_loop(self, node)
+    def statement_While(self, node: ast.While, rest: Arm | None) -> Exit:
+        return loops.while_loop(self, node, rest)
 
-    def statement_For(self, node: ast.For) -> Exit:
-        return loops.for_loop(self, node, self.expression(node.iter))
+    def statement_For(self, node: ast.For, rest: Arm | None) -> Exit:
+        return loops.for_loop(self, node, self.expression(node.iter), rest)
 
     # ---------------------------------------------------------------------- names
 

@@ -123,6 +123,22 @@ def has_exit(node: ast.stmt) -> bool:
     )
 
 
+def only_returns(statement: ast.stmt) -> bool:
+    """True for a loop that may be left by return, but not by break."""
+    if not isinstance(statement, (ast.For, ast.While)):
+        return False
+    todo: list[ast.AST] = list(statement.body)
+    returns = False
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Break):
+            return False
+        returns = returns or isinstance(node, ast.Return)
+        inner = isinstance(node, (ast.FunctionDef, ast.Lambda))
+        todo += [] if inner else ast.iter_child_nodes(node)
+    return returns
+
+
 def kind_of(value: Any) -> type:
     """bool, int or float, for a number."""
     return value.kind if isinstance(value, Scalar) else type(value)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minispore.abstract import Abstract, AbstractScalar
 from minispore.autodiff.nodes import zero_node
 from minispore.frontend.capture import same_constant
-from minispore.frontend.control import as_value, branch, choose, is_code, truth
+from minispore.frontend.control import as_value, branch, choose, go_on_if, is_code, truth
 from minispore.frontend.exits import (
     BREAK,
     CONTINUE,
@@ -62,19 +62,25 @@ class Loop:
     step: Callable[[], None]
     body: Arm
     orelse: Arm
+    rest: Arm | None  # the rest of the block, if it is run where the loop ends; see end
     name: str
     key: int  # which statement it is
     origin: Origin
     trip_count: Callable[[], int | None] = lambda: None
 
+    def end(self, ev: Evaluator) -> Exit:
+        """The loop has come to its end: its else block, and the rest of the block around it."""
+        exit = self.orelse()
+        return exit if self.rest is None else go_on_if(ev, exit, self.rest)
 
-def while_loop(ev: Evaluator, node: ast.While) -> Exit:
-    """A ``while`` statement."""
+
+def while_loop(ev: Evaluator, node: ast.While, rest: Arm | None) -> Exit:
+    """A ``while`` statement, and the rest of the block if that is given."""
     return run_loop(
         ev,
         Loop(
             lambda: ev.truth_of(node.test), lambda: None, lambda: ev.block(node.body),
-            lambda: ev.block(node.orelse), "while", id(node), ev.origin,
+            lambda: ev.block(node.orelse), rest, "while", id(node), ev.origin,
         ),
     )  # fmt: skip
 
@@ -88,12 +94,12 @@ class SymbolicRange:
     step: int
 
 
-def for_loop(ev: Evaluator, node: ast.For, iterable: Any) -> Exit:
+def for_loop(ev: Evaluator, node: ast.For, iterable: Any, rest: Arm | None) -> Exit:
     """A ``for`` statement: over a range or Tensor it counts, over anything else it is unrolled."""
     counter = ev.born(Env())
-    body, orelse = (lambda: ev.block(node.body)), (lambda: ev.block(node.orelse))
+    blocks = (lambda: ev.block(node.body)), (lambda: ev.block(node.orelse)), rest
     if not isinstance(iterable, (range, SymbolicRange, Tensor)):
-        return _over_items(ev, node, iterable, body, orelse)
+        return _over_items(ev, node, iterable, blocks)
     over = range(len(iterable)) if isinstance(iterable, Tensor) else iterable
     start, stop, step = over.start, over.stop, over.step
     counter.slots["i"] = start
@@ -113,10 +119,12 @@ def for_loop(ev: Evaluator, node: ast.For, iterable: Any) -> Exit:
         whole = isinstance(i, int) and isinstance(stop, int)
         return len(range(i, stop, step)) if whole else None
 
-    return run_loop(ev, Loop(test, bind, body, orelse, "for", id(node), ev.origin, trip_count))
+    return run_loop(ev, Loop(test, bind, *blocks, "for", id(node), ev.origin, trip_count))
 
 
-def _over_items(ev: Evaluator, node: ast.For, iterable: Any, body: Arm, orelse: Arm) -> Exit:
+def _over_items(
+    ev: Evaluator, node: ast.For, iterable: Any, blocks: tuple[Arm, Arm, Arm | None]
+) -> Exit:
     """A ``for`` statement over items that are known one by one."""
     it = ev.iterator(iterable)
     found = ev.born(Env())
@@ -127,14 +135,14 @@ def _over_items(ev: Evaluator, node: ast.For, iterable: Any, body: Arm, orelse: 
         return found.slots["item"] is not END
 
     bind = lambda: ev.assign(node.target, found.slots["item"])  # noqa: E731
-    return unroll(ev, Loop(more, bind, body, orelse, "for", id(node), ev.origin))
+    return unroll(ev, Loop(more, bind, *blocks, "for", id(node), ev.origin))
 
 
 def unroll(ev: Evaluator, loop: Loop) -> Exit:
     """Run a loop whose iterations are all known."""
     while True:
         if not loop.test():
-            return loop.orelse()
+            return loop.end(ev)
         loop.step()
         exit = loop.body()
         if not exit.may <= {GO_ON, CONTINUE}:
@@ -156,29 +164,28 @@ def run_loop(
             if isinstance(condition, bool):
                 trial.keep()
         if condition is False:
-            return loop.orelse()
+            return loop.end(ev)
         if isinstance(condition, Node):
             try:
                 with _Trial(ev) as trial:  # a loop with effects in its condition begins before it
-                    exit = _keep_loop(ev, loop, peeled)
+                    end = _keep_loop(ev, loop, peeled)
                     trial.keep()
-                return exit
+                return end()
             except Peel as why:
                 if peeled:
                     raise TypeError(f"a loop that a Tensor decides changes {why}") from None
-                again = loop.test()
-                assert isinstance(again, Node)
-                return branch(ev, again, [partial(_iterate_once, ev, loop, count), loop.orelse])
+                return _peel(ev, loop, count)
         if _is_worth_keeping(ev, loop, count, left, len(ev.home) > nodes):
             try:
                 with _Trial(ev) as trial, ev.keeping_loop():
-                    exit = _keep_loop(ev, loop)
+                    end = _keep_loop(ev, loop)
                     trial.keep()
-                ev.kept.add(loop.key)
-                return exit
             except Exception as why:  # an error of the program's own is found when unrolling
                 if count > (ENDLESS if left and loop.trip_count() is None else LONGEST):
                     raise _too_long(why) from None
+            else:
+                ev.kept.add(loop.key)
+                return end()
         loop.step()
         exit = loop.body()
         count += 1
@@ -201,10 +208,17 @@ def _too_long(why: Exception) -> Exception:
     )
 
 
-def _iterate_once(ev: Evaluator, loop: Loop, count: int) -> Exit:
-    """Peel one iteration; the rest may not need peeling again."""
-    loop.step()
-    return after(ev, loop.body(), lambda: run_loop(ev, loop, count + 1, True))
+def _peel(ev: Evaluator, loop: Loop, count: int) -> Exit:
+    """Run one iteration before the loop; the rest may not need peeling again."""
+    inner, condition = replace(loop, rest=None), loop.test()
+    assert isinstance(condition, Node)
+
+    def once() -> Exit:
+        loop.step()
+        return after(ev, loop.body(), lambda: run_loop(ev, inner, count + 1, True))
+
+    exit = branch(ev, condition, [once, loop.orelse])
+    return exit if loop.rest is None else go_on_if(ev, exit, loop.rest)
 
 
 def after(ev: Evaluator, exit: Exit, go: Arm) -> Exit:
@@ -272,7 +286,7 @@ class _Carried:
     olds: list[list[Tensor]] = field(default_factory=list)  # per leaf: older Tensors it may be
 
 
-def _keep_loop(ev: Evaluator, loop: Loop, peeled: bool = False) -> Exit:
+def _keep_loop(ev: Evaluator, loop: Loop, peeled: bool = False) -> Arm:
     return _LoopBuilder(ev, loop, peeled).run()
 
 
@@ -288,7 +302,8 @@ class _LoopBuilder:
         self.vanish: dict[tuple[int, Any], tuple[Any, Any]] = {}
         self.flag: Env | None = None  # holds the condition of a rotated loop
 
-    def run(self) -> Exit:
+    def run(self) -> Arm:
+        """Build the loop; what is returned runs what follows it."""
         while True:
             owner, exit = self.evaluate()
             if exit is not None:
@@ -561,7 +576,7 @@ class _LoopBuilder:
 
     # ----------------------------------------------------------------- after the loop
 
-    def finish(self, owner: WhileNode, exit: Exit) -> Exit:
+    def finish(self, owner: WhileNode, exit: Exit) -> Arm:
         """Give the carried slots the loop's results, and say how the loop was left."""
         ev = self.ev
         ev.origin = self.loop.origin
@@ -581,13 +596,11 @@ class _LoopBuilder:
         for c, value in stored:
             self.note_alternatives(c, value)
         for obj, slot in self.vanish.values():
-            if isinstance(obj, Env):
-                self.store(obj, slot, UNSET)
+            self.store(obj, slot, UNSET)
         for obj, slot, conflict in self.lost.values():
             self.store(obj, slot, conflict)
-        if not self.code_carried:
-            return self.loop.orelse()
-        return self.left(owner, exit, k)
+        end = partial(self.loop.end, self.ev)
+        return partial(self.left, owner, exit, k, end) if self.code_carried else end
 
     def store(self, obj: Any, slot: Any, value: Any) -> None:
         self.ev.region.touch(obj)
@@ -595,7 +608,8 @@ class _LoopBuilder:
         slots[slot] = value
         write_slots(obj, slots)
 
-    def left(self, owner: WhileNode, exit: Exit, k: int) -> Exit:
+    def left(self, owner: WhileNode, exit: Exit, k: int, end: Arm) -> Exit:
+        """Tell by the exit code how the loop was left."""
         ev = self.ev
         code = ev.wrap_out(owner, k, AbstractScalar(int))
         value = None
@@ -605,12 +619,12 @@ class _LoopBuilder:
         ended = is_code(ev, code, GO_ON)  # the condition became false: the else block runs
         may = (exit.may & {BREAK, RETURN}) - {GO_ON}
         if not may:
-            return self.loop.orelse()
+            return end()
         broken = Exit(next(iter(may)) if len(may) == 1 else code, value, may)
         if isinstance(owner.condition, ValueNode) or self.endless(owner):
             return _end_break(ev, broken)
         assert isinstance(ended, Node)
-        return branch(ev, ended, [self.loop.orelse, lambda: _end_break(ev, broken)])
+        return branch(ev, ended, [end, lambda: _end_break(ev, broken)])
 
     def endless(self, owner: WhileNode) -> bool:
         """True for ``while True``: it ends by break or return only."""

@@ -28,7 +28,6 @@ from minispore.frontend.heap import (
     UNSET,
     Choice,
     Conflict,
-    Env,
     Region,
     SwitchNode,
     Unset,
@@ -99,7 +98,7 @@ class Merge:
         values = {}
         for key in keys:
             values[key] = self.value([now[k].get(key, UNSET) for k in alive], alive)
-        return {k: v for k, v in values.items() if v is not UNSET or isinstance(obj, Env)}
+        return values
 
     def sizes(self, obj: Any, keys: list, sizes: list[int]) -> dict:
         """The slots of a container of which the arms left another number of items, or order."""
