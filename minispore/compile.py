@@ -225,19 +225,8 @@ def jit(function: Any = None, **options: Any) -> Any:
 # ------------------------------------------------------------------------------- other rooms
 
 
-class _CellCall:
-    """A call of a Cell in GRAPH_MODE."""
-
-    def __init__(self, cell: Any):
-        self.cell = cell
-        self.__name__ = type(cell).__name__
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.cell(*args, **kwargs)
-
-
 def _jit_of_cell(cell: Any) -> JitFunction:
-    return graphs_of(cell, "call", lambda: JitFunction(_CellCall(cell)))
+    return graphs_of(cell, "call", lambda: JitFunction(cell))
 
 
 def run_cell(cell: Any, args: tuple, kwargs: dict) -> Any:
@@ -274,7 +263,6 @@ def _install() -> None:
     calls.SPECIAL.append(
         (JitFunction, lambda ev, f, args, kwargs: ev.call(f.__wrapped_function__, args, kwargs))
     )
-    calls.SPECIAL.append((_CellCall, lambda ev, f, args, kwargs: ev.call(f.cell, args, kwargs)))
     gradient = functools.partial(call_gradient, api.cotangents_of)
     calls.SPECIAL.append((api.GradFunction, gradient))
     calls.SPECIAL.append((api.GradOperation, _call_grad_operation))

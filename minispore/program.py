@@ -135,7 +135,8 @@ class GraphFunction:
 
     def __call__(self, inputs: list[Any]) -> tuple:
         values = [v._data if isinstance(v, Tensor) else v for v in inputs]
-        outs = tuple(map(_as_result, self.plan.run(values)))
+        found = self.plan.run(values)
+        outs = tuple(Tensor._wrap(v) if isinstance(v, np.ndarray) else v for v in found)
         return record_custom(self, tuple(inputs), outs) if tapes.active else outs
 
     def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
@@ -161,10 +162,6 @@ def backward_graph(graph: FuncGraph) -> FuncGraph:
     return FuncGraph(f"{graph.name}_backward", [*params, *douts], make_tuple(items_of(call)))
 
 
-def _as_result(value: Any) -> Any:
-    return Tensor._wrap(value) if isinstance(value, np.ndarray) else value
-
-
 # ------------------------------------------------------------------------------- compiling
 
 
@@ -188,7 +185,7 @@ def _compile(ev: Evaluator, function: Callable, args: tuple, kwargs: dict) -> Co
     leaves, structure = flatten((args, kwargs), is_tensor)
     n_args = len({id(t) for t in leaves})
     with handled_by(ev):
-        names = _argument_names(function, args, kwargs, leaves)
+        names = _argument_names(function, args, kwargs)
         shadows = [ev.outside.argument(t, n) for t, n in zip(leaves, names, strict=True)]
         seen_args, seen_kwargs = _as_seen(ev, unflatten(structure, shadows))
         try:
@@ -216,24 +213,18 @@ def _compile(ev: Evaluator, function: Callable, args: tuple, kwargs: dict) -> Co
     )  # fmt: skip
 
 
-def _argument_names(
-    function: Callable, args: tuple, kwargs: dict, leaves: list[Tensor]
-) -> list[str]:
+def _argument_names(function: Callable, args: tuple, kwargs: dict) -> list[str]:
     """A name for each Tensor among the arguments: its parameter's, numbered within containers."""
-    plain = python_function(function)
-    code = plain.__code__ if plain is not None else None
+    code = getattr(python_function(function), "__code__", None)
     positional = list(code.co_varnames[: code.co_argcount]) if code else []
     if positional[:1] == ["self"] and len(args) < len(positional):
         positional = positional[1:]
+    more = [f"arg{i}" for i in range(len(positional), len(args))]
+    bases = [*(positional + more)[: len(args)], *kwargs]
     names: list[str] = []
-    for i, value in enumerate([*args, *kwargs.values()]):
-        if i >= len(args):
-            base = list(kwargs)[i - len(args)]
-        else:
-            base = positional[i] if i < len(positional) else f"arg{i}"
-        inner, _ = flatten(value, is_tensor)
-        alone = len(inner) == 1 and is_tensor(value)
-        names += [base] if alone else [f"{base}_{j}" for j in range(len(inner))]
+    for base, value in zip(bases, [*args, *kwargs.values()], strict=True):
+        inner = flatten(value, is_tensor)[0]
+        names += [base] if is_tensor(value) else [f"{base}_{j}" for j in range(len(inner))]
     return names
 
 

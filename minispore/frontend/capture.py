@@ -33,11 +33,6 @@ _IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinF
 Source = tuple[str, bool, str]
 
 
-def same_constant(a: Any, b: Any) -> bool:
-    """True if two plain constants are of one type and equal to the bit."""
-    return constant_key(a) == constant_key(b)
-
-
 def is_trusted(module: str | None) -> bool:
     """True for code of this package, which does not change while a program runs."""
     return module is not None and (module == "minispore" or module.startswith("minispore."))

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from minispore.abstract import Abstract, AbstractScalar
 from minispore.autodiff.nodes import zero_node
-from minispore.frontend.capture import same_constant
 from minispore.frontend.control import as_value, branch, choose, go_on_if, is_code, truth
 from minispore.frontend.exits import (
     BREAK,
@@ -45,7 +44,7 @@ from minispore.frontend.heap import (
 from minispore.ir.node import Node, Origin, ParameterNode, ValueNode
 from minispore.symbolic import Scalar, constant_node, scalar_op, wrap
 from minispore.tensor import Tensor
-from minispore.tree import Constant, Container, Structure, flatten, unflatten
+from minispore.tree import Constant, Container, Structure, constant_key, flatten, unflatten
 
 if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
@@ -659,5 +658,4 @@ def _abstract(value: Any) -> Abstract:
 
 
 def _same_constant(a: Any, b: Any) -> bool:
-    plain = (bool, int, float, str, type(None))
-    return isinstance(a, plain) and isinstance(b, plain) and same_constant(a, b)
+    return isinstance(a, (bool, int, float, str)) and constant_key(a) == constant_key(b)
