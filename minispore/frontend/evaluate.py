@@ -83,6 +83,7 @@ class Evaluator(GraphBuilder):
         self.objects: set[int] = set()  # ids of instances of user classes made here
         self.aliased: dict[int, str] = {}  # id of a Tensor that may be one of two: why
         # id of a Tensor that may be one of others: these, and what they held when it was made
+        self.written: set[int] = set()  # ids of Tensors that are written in place somewhere
         self.alternatives: dict[int, list[tuple[Tensor, Node | None]]] = {}
         self.overlays: dict[tuple[int, str], Any] = {}  # attributes of older objects written here
         self.alive: list[Any] = []  # keeps ids valid
@@ -177,8 +178,10 @@ class Evaluator(GraphBuilder):
 
         `held` tells what those hold, in the arm that is asked about.
         """
-        for other, node in self.alternatives.get(id(tensor), ()):
-            if held(other) is not node:
+        if not self.written or id(tensor) not in self.alternatives:
+            return
+        for other, node in self.alternatives[id(tensor)]:
+            if id(other) in self.written and held(other) is not node:
                 raise TypeError(
                     "this Tensor may be another one, depending on a Tensor, which has been written "
                     "in place since (or which grad differentiates by): give this one a .copy()"
@@ -194,8 +197,13 @@ class Evaluator(GraphBuilder):
         cell = self.seen(cell)
         if id(cell) in self.aliased:
             raise TypeError(self.aliased[id(cell)])
-        self.region.touch(cell)
+        self.touch_tensor(cell)
         cell._node = node
+
+    def touch_tensor(self, cell: Tensor) -> None:
+        """Journal a write to a Tensor."""
+        self.written.add(id(cell))
+        self.region.touch(cell)
 
     @contextmanager
     def within(self, region: Region, keeps: bool = True) -> Iterator[None]:

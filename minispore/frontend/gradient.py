@@ -133,7 +133,7 @@ def _enter_weights(
     before: dict[int, tuple[Node, ParameterNode]] = {}
     for w in weights:
         if id(w) not in before and w.requires_grad and w.dtype.is_float:
-            owner.region.touch(w)
+            ev.touch_tensor(w)
             old, param = w._node, _variable(ev, owner, w, w.name)
             assert param is not None
             w._node = param
