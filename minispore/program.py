@@ -32,7 +32,7 @@ from minispore.frontend.errors import UnsupportedError, deep_stack, locate
 from minispore.frontend.evaluate import Evaluator
 from minispore.frontend.exits import refuse_choice
 from minispore.frontend.guards import Guard
-from minispore.frontend.heap import Lazy
+from minispore.frontend.heap import Choice, Lazy
 from minispore.frontend.lower import Lowering
 from minispore.ir.node import (
     CNode,
@@ -50,7 +50,7 @@ from minispore.primitive import bprop_getters, handled_by
 from minispore.random import drawn_again_if_it_fails
 from minispore.symbolic import NeedConstant, Scalar, wrap
 from minispore.tensor import Tensor, is_tensor, tapes
-from minispore.tree import Constant, Container, Structure, Text, flatten, unflatten
+from minispore.tree import Constant, Container, Picked, Structure, flatten, unflatten
 
 # ------------------------------------------------------------------------------- one graph
 
@@ -265,12 +265,26 @@ def _needs_constant(ev: Evaluator, error: NeedConstant) -> TypeError:
     return out
 
 
+def _with_picks(value: Any) -> Any:
+    """A result in which each Choice is a Picked."""
+    if isinstance(value, Choice):
+        first, second = map(_with_picks, value.options)
+        return Picked(Scalar(value.condition), first, second)
+    if isinstance(value, tuple):
+        return tuple.__new__(type(value), map(_with_picks, value))
+    if type(value) is list:
+        value[:] = map(_with_picks, value)
+    elif type(value) is dict:
+        value.update({k: _with_picks(v) for k, v in value.items()})
+    return value
+
+
 class Result:
     """What a function returned and wrote, as outputs of its graph; see Compiled."""
 
     def __init__(self, ev: Evaluator, value: Any):
         self.ev = ev
-        value = ev.readable(value, "the result")
+        value = _with_picks(ev.readable(value, "the result"))
         ev.homed(None)
         self.values: list[Any] = []  # outputs: Tensors, Scalars, and new values of Tensors
         leaves, self.structure = flatten(value, lambda v: isinstance(v, (Tensor, Scalar)))
@@ -305,15 +319,10 @@ class Result:
         return nodes if isinstance(token, ValueNode) else [*nodes, token]
 
     def check(self, structure: Structure) -> None:
-        """Refuse to return what a graph cannot: functions, texts, objects made here."""
+        """Refuse to return what a graph cannot: functions, objects made here."""
         if isinstance(structure, Constant):
             self.check_constant(structure.value)
         elif isinstance(structure, Container):
-            if structure.kind is Text:
-                raise UnsupportedError(
-                    "a compiled function cannot return a string that depends on Tensors: print it, "
-                    "or return the Tensors"
-                )
             for item in structure.items:
                 self.check(item)
 

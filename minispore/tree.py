@@ -93,6 +93,15 @@ class Text:
     __len__ = __bool__ = __iter__ = __contains__ = __getitem__ = _refuse
 
 
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """One of two values: `condition`, known only at run time, says which."""
+
+    condition: Any
+    if_true: Any
+    if_false: Any
+
+
 def constant(value: Any) -> Constant:
     """A Constant that tells 1, 1.0 and True (and 0.0 and -0.0) apart."""
     return Constant(value, constant_key(value))
@@ -132,6 +141,8 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool]) -> tuple[list[Any], Stru
             return Container(Text, tuple(walk(part) for part in v.parts))
         if isinstance(v, Formatted):
             return Container(Formatted, (walk(v.value), constant(v.conversion), walk(v.spec)))
+        if isinstance(v, Picked):
+            return Container(Picked, tuple(map(walk, (v.condition, v.if_true, v.if_false))))
         if isinstance(v, Method):
             parts = (constant(v.name), walk(v.text), walk(v.args), walk(v.kwargs))
             return Container(Method, parts)
@@ -152,6 +163,8 @@ def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
     items = [unflatten(item, leaves) for item in structure.items]
     if structure.kind is dict:
         return dict(zip((k.value for k in structure.keys), items, strict=True))
+    if structure.kind is Picked:
+        return items[1] if items[0] else items[2]
     if structure.kind is Text:
         return "".join(map(str, items))
     if structure.kind in (Formatted, Method) or hasattr(structure.kind, "_fields"):

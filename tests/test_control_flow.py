@@ -212,6 +212,11 @@ def first_above(limit, items):
 
 
 @PROGRAMS.on([1.0, 5.0, 3.0], [5.0, 1.0, 2.0], [0.0, 0.0, 0.0])
+def result_that_may_be_none(x):
+    return first_above(2, x)
+
+
+@PROGRAMS.on([1.0, 5.0, 3.0], [5.0, 1.0, 2.0], [0.0, 0.0, 0.0])
 def int_list_or_none(x):
     found, rest = first_above(2, x), None
     if x[0] > 4:

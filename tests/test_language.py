@@ -744,6 +744,17 @@ def strings_known_at_run_time(x):
 
 
 @PROGRAMS.on(*SIGNS)
+def returned_strings(x):
+    name = "positive" if x > 0 else "negative"
+    return (
+        f"{x}",
+        [name, f"{name} {int(x)}"],
+        {"k": None if x > 0 else x},
+        (name, 1) if x > 0 else None,
+    )
+
+
+@PROGRAMS.on(*SIGNS)
 def prints(x):
     print()
     print(1, 2, sep="")
@@ -870,11 +881,6 @@ def filtered_by_a_tensor(x):
 @REFUSALS.on(RuntimeError, "use an f-string", 1.0)
 def object_formatted_by_percent(x):
     print("%s" % Number(x))  # noqa: UP031
-
-
-@REFUSALS.on(RuntimeError, "cannot return a string", 1.0)
-def returned_string(x):
-    return f"{x}"
 
 
 @REFUSALS.on(RuntimeError, "cannot return a function", 1.0)
