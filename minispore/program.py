@@ -30,7 +30,7 @@ from minispore.frontend import calls
 from minispore.frontend.commits import Target
 from minispore.frontend.errors import UnsupportedError, deep_stack, locate
 from minispore.frontend.evaluate import Evaluator
-from minispore.frontend.exits import refuse_choice
+from minispore.frontend.exits import is_symbolic, refuse_choice
 from minispore.frontend.guards import Guard
 from minispore.frontend.heap import Choice, Lazy
 from minispore.frontend.lower import Lowering
@@ -333,8 +333,8 @@ class Result:
                 "a compiled function cannot return a function: return what it computes"
             )
         mutable = isinstance(value, (set, np.ndarray, Lazy)) or id(value) in self.ev.outside.old
-        if mutable or id(value) in self.ev.births:
-            kind = "iterator" if isinstance(value, Lazy) else type(value).__name__
+        if mutable or is_symbolic(value) or id(value) in self.ev.births:
+            kind = type(value).__name__
             raise UnsupportedError(
                 f"a compiled function cannot return an object of type {kind}: return Tensors, "
                 "numbers and strings, or tuples, lists and dicts of them"

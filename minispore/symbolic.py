@@ -89,7 +89,7 @@ class Scalar(ScalarLike):
         return other // self, other % self
 
     def __hash__(self) -> int:
-        raise NeedConstant(f"{_a(self.kind)} that is a dict key or in a set")
+        raise NeedConstant(f"{_a(self.kind)} that is a dict key, or in a set,")
 
 
 _SCALARS: dict[type, type] = {
@@ -114,7 +114,9 @@ def _binary(name: str) -> tuple[Callable, Callable]:
             return False
         return not (wholes_only and float in (self.kind, getattr(other, "kind", type(other))))
 
-    def forward(self: Scalar, other: Any) -> Any:
+    def forward(self: Scalar, other: Any, modulo: Any = None) -> Any:
+        if modulo is not None:
+            raise NeedConstant("pow() of three numbers")
         return scalar_op(name, self, other) if fits(self, other) else NotImplemented
 
     def reflected(self: Scalar, other: Any) -> Any:

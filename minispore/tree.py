@@ -93,6 +93,9 @@ class Text:
     __len__ = __bool__ = __iter__ = __contains__ = __getitem__ = _refuse
 
 
+Text.__name__ = "str"  # in Python's own errors
+
+
 @dataclass(frozen=True, slots=True)
 class Picked:
     """One of two values: `condition`, known only at run time, says which."""

@@ -92,6 +92,8 @@ def _number(kind: type) -> Handler:
                 REGISTRY["ScalarCast"].bound(kind=kind), args[0])  # fmt: skip
         for value in args:
             exits.refuse_choice(value, f"the argument of {kind.__name__}")
+            if isinstance(value, Text):
+                raise NeedConstant("the number in a string that depends on a Tensor")
         return kind(*args, **kwargs)
 
     return convert
@@ -371,6 +373,8 @@ def _super(ev: Evaluator, *args: Any) -> Any:
     if args:
         return super(*args)
     frame = ev.frame
+    if "__class__" not in frame.owner.__code__.co_freevars:
+        raise RuntimeError("super(): __class__ cell not found")
     cls = ev.load_name("__class__")
     first = frame.code.node.args.args[0].arg
     return super(cls, frame.env.slots[first])
@@ -404,6 +408,8 @@ def _print(ev: Evaluator, args: list[Any], kwargs: dict[str, Any]) -> None:
     if kwargs.get("file") is not None:
         raise UnsupportedError("print to a file cannot be part of a compiled graph")
     ends = {"sep": " ", "end": "\n"}
+    for name in kwargs.keys() - ends.keys() - {"file", "flush"}:
+        raise TypeError(f"'{name}' is an invalid keyword argument for print()")
     ends |= {k: v for k, v in kwargs.items() if k in ends and v is not None}
     for name, value in ends.items():
         if not isinstance(value, str):

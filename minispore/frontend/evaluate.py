@@ -667,7 +667,7 @@ class Evaluator(GraphBuilder):
             if d is not None
         }
         code = analyse(node, self.frame.code.file, name)
-        return Closure(self, code, self.frame.env, self.frame.owner, defaults, kw)
+        return self.born(Closure(self, code, self.frame.env, self.frame.owner, defaults, kw))
 
     def expression_Call(self, node: ast.Call) -> Any:
         function = self.expression(node.func)

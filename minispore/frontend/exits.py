@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from minispore.frontend.heap import Choice, Closure, Conflict, Lazy
+from minispore.frontend.heap import Choice, Conflict, Lazy
 from minispore.ir.node import Node
 from minispore.primitive import is_number
 from minispore.symbolic import Scalar
@@ -99,8 +99,6 @@ def type_name(value: Any) -> str:
     """The type of a value in an error's words."""
     if isinstance(value, Tensor):
         return str(value._abstract)
-    if isinstance(value, (Text, Closure)):
-        return "str" if isinstance(value, Text) else "function"
     if isinstance(value, Choice):
         return " or ".join(dict.fromkeys(type_name(a) for a, _ in chain_of(value).values()))
     return "None" if value is None else type(value).__name__

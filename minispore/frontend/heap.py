@@ -132,6 +132,9 @@ class Closure:
         return self.evaluator.call(self, list(args), kwargs)
 
 
+Lazy.__name__, Closure.__name__ = "iterator", "function"  # in Python's own errors
+
+
 class World:
     """What belongs to no object made here: the Token, and attributes of older objects.
 

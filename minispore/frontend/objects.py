@@ -131,6 +131,8 @@ def iterate(ev: Evaluator, value: Any) -> Lazy:
         if size is not None and len(value) != size:
             raise RuntimeError(f"{_kind_of_view(value)} changed size during iteration")
         i = it.slots["at"]
+        if isinstance(i, Scalar):
+            raise NeedConstant("the position of an iterator")
         if i >= len(items):
             return END
         move(ev, it, at=i + 1)

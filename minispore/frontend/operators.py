@@ -77,8 +77,7 @@ def _by_protocol(ev: Evaluator, function: Callable, *operands: Any) -> Any:
                 return out
     if function in (operator.eq, operator.ne):
         return (operands[0] is operands[1]) is (function is operator.eq)
-    kinds = " and ".join(f"'{exits.type_name(v)}'" for v in operands)
-    raise TypeError(f"unsupported operand type(s) for {function.__name__.strip('_')}: {kinds}")
+    return function(*(type(exits.type_name(v), (), {})() for v in operands))  # Python's error
 
 
 def _candidates(function: Callable, left: Any, *more: Any) -> list[tuple[Any, str, list[Any]]]:

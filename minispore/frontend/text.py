@@ -66,8 +66,7 @@ def operate_on_text(function: Callable, left: Any, right: Any) -> Any:
         return method_of_text(left, f"__{name}__", right)
     if name == "mul":
         return method_of_text(right, "__mul__", left)
-    kinds = ["str" if isinstance(v, Text) else type(v).__name__ for v in (left, right)]
-    raise TypeError(f"unsupported operand type(s): '{kinds[0]}' and '{kinds[1]}'")
+    return function(*("" if isinstance(v, Text) else v for v in (left, right)))  # Python's error
 
 
 def joined(parts: list[Any]) -> Any:

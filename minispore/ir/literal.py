@@ -41,7 +41,7 @@ from minispore.dtype import BY_TEXT, DType
 INLINE_VALUES = 16  # larger arrays are summarised, or given as bytes
 KINDS: dict[str, type] = {"bool": bool, "int": int, "float": float}
 CONSTANTS = {"True": True, "False": False, "None": None, "...": ...}
-TREES: dict[str, type] = {t.__name__: t for t in (tree.Text, tree.Formatted, tree.Method)}
+TREES: dict[str, type] = {"Text": tree.Text, "Formatted": tree.Formatted, "Method": tree.Method}
 FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 
@@ -93,8 +93,9 @@ def _write_tree(structure: tree.Structure) -> str:
         return "{" + ", ".join(f"{k}: {v}" for k, v in zip(keys, items, strict=True)) + "}"
     if structure.kind is list:
         return f"[{', '.join(items)}]"
-    if structure.kind.__name__ in TREES:
-        return f"{structure.kind.__name__}({', '.join(items)})"
+    for name, kind in TREES.items():
+        if structure.kind is kind:
+            return f"{name}({', '.join(items)})"
     text = _tuple_text(", ".join(items), len(items))
     return text if structure.kind is tuple else write_attribute(structure.kind) + text
 
