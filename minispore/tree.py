@@ -157,19 +157,19 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool]) -> tuple[list[Any], Stru
     return leaves, structure
 
 
-def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
-    """The tree of a structure, with `leaves` in their places."""
+def unflatten(structure: Structure, leaves: Sequence[Any], known: bool = True) -> Any:
+    """The tree of a structure, with `leaves` in their places; a Text stays one unless `known`."""
     if isinstance(structure, Leaf):
         return leaves[structure.index]
     if isinstance(structure, Constant):
         return structure.value
-    items = [unflatten(item, leaves) for item in structure.items]
+    items = [unflatten(item, leaves, known) for item in structure.items]
     if structure.kind is dict:
         return dict(zip((k.value for k in structure.keys), items, strict=True))
     if structure.kind is Picked:
         return items[1] if items[0] else items[2]
     if structure.kind is Text:
-        return "".join(map(str, items))
+        return "".join(map(str, items)) if known else Text(tuple(items))
     if structure.kind in (Formatted, Method) or hasattr(structure.kind, "_fields"):
         return structure.kind(*items)
     return structure.kind(items)

@@ -594,6 +594,19 @@ def carry_of_many_kinds(x):
 
 
 @PROGRAMS.on(*SIZES)
+def carry_of_a_string_known_at_run_time(x):
+    text, i = f"<{int(x)}>", 0
+    while x < 20:
+        x = x * 2
+        i += 1
+        text = f"<{int(x)}>"
+        if i == 3:
+            return text, x
+    print(text)
+    return text, x
+
+
+@PROGRAMS.on(*SIZES)
 def carry_that_is_none_at_first(x):
     last = None
     while x < 20:

@@ -374,7 +374,7 @@ class _LoopBuilder:
                     "written in place: write a .copy() of it"
                 )
             leaves.append(value)
-        return unflatten(c.structure, leaves)
+        return unflatten(c.structure, leaves, known=False)
 
     def parameter(self, region: Region, name: str, abstract: Abstract) -> ParameterNode:
         param = ParameterNode(name, abstract, self.ev.origin)
@@ -502,7 +502,7 @@ class _LoopBuilder:
         old_leaves, old_structure = _leaves(before)
         leaves, structure = _leaves(value)
         if structure != old_structure:
-            raise Peel(_how(slot, before, value))
+            raise Peel(_how(slot, type_name(before), value))
         abstracts = []
         for a, b in zip(old_leaves, leaves, strict=True):
             pair = (_abstract(a), _abstract(b))
@@ -535,8 +535,9 @@ class _LoopBuilder:
         leaves, structure = _leaves(value)
         found = [_abstract(v) for v in leaves]
         if structure != c.structure or found != c.abstracts:
-            before = unflatten(c.structure, list(map(str, c.abstracts)))
-            raise Peel(_how(c.slot, before, value))
+            alone = isinstance(c.structure, Leaf)
+            before = unflatten(c.structure, c.abstracts, known=False)
+            raise Peel(_how(c.slot, str(before) if alone else type_name(before), value))
         return self.add_olds(c, leaves)
 
     def leaves(self, exit: Exit) -> bool:
@@ -614,7 +615,7 @@ class _LoopBuilder:
         value = None
         if self.result is not None:
             outs = [ev.wrap_out(owner, k + 1 + i, a) for i, a in enumerate(self.result.abstracts)]
-            value = unflatten(self.result.structure, outs)
+            value = unflatten(self.result.structure, outs, known=False)
         ended = is_code(ev, code, GO_ON)  # the condition became false: the else block runs
         may = (exit.may & {BREAK, RETURN}) - {GO_ON}
         if not may:
@@ -631,12 +632,11 @@ class _LoopBuilder:
             return self.loop.test() is True and self.loop.trip_count() is None
 
 
-def _how(slot: Any, before: Any, value: Any) -> str:
+def _how(slot: Any, was: str, value: Any) -> str:
     """How the type of a carried value changes, in an error's words."""
-    was, now = before if isinstance(before, str) else type_name(before), type_name(value)
-    if was == now:
-        return f"which {now} '{slot}' is: write its items in place, or use a tuple"
-    return f"'{slot}' from {was} to {now}"
+    now = type_name(value)
+    advice = ": write its items in place, or use a tuple" if now in ("list", "dict") else ""
+    return f"'{slot}' from {was} to {now}" if was != now else f"which {now} '{slot}' is{advice}"
 
 
 def _is_leaf(value: Any) -> bool:
