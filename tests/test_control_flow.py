@@ -965,6 +965,18 @@ def list_made_anew_in_a_loop(x):
     return s
 
 
+@PROGRAMS.on(*SIZES)
+def function_made_again_in_each_iteration(x):
+    f = g = None
+    while x < 50:
+        f = lambda v: v + x  # noqa: B023, E731
+        g = abs if x > 5 else f
+        x = g(x) * 2
+    for i in range(40):
+        f = (lambda v: v + 1) if x > i else f  # noqa: E731
+    return x if f is None else f(x)
+
+
 @REFUSALS.on(TypeError, "which Square 's' is", 1.0)
 def object_made_in_a_loop_and_read_after_it(x):
     s = None

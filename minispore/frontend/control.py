@@ -181,6 +181,8 @@ def is_same(ev: Evaluator, a: Any, b: Any) -> Any:
 def _pick_truth(ev: Evaluator, choice: Choice, test: Callable[[Any], Any]) -> Any:
     """A test of a Choice: its own condition, where that decides the test."""
     answers = [test(o) for o in choice.options]
+    if isinstance(answers[0], bool) and answers[0] is answers[1]:
+        return answers[0]
     if answers[0] is True and answers[1] is False:
         return Scalar(choice.condition)
     if answers[0] is False and answers[1] is True:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from minispore.frontend.heap import Choice, Conflict, Lazy
+from minispore.frontend.heap import Choice, Closure, Conflict, Lazy
 from minispore.ir.node import Node
 from minispore.primitive import is_number
 from minispore.symbolic import Scalar
@@ -157,13 +157,17 @@ def chain_of(value: Any) -> dict[Any, tuple[Any, Node | None]]:
     chain: dict[Any, tuple[Any, Node | None]] = {}
     while isinstance(value, Choice):
         option, rest = value.options
-        chain[_mark(option)] = (option, value.condition)
+        chain[mark(option)] = (option, value.condition)
         value = rest
-    chain[_mark(value)] = (value, None)
+    chain[mark(value)] = (value, None)
     return chain
 
 
-def _mark(value: Any) -> Any:
+def mark(value: Any) -> Any:
+    """What tells alternatives apart; functions of one text and scope are the same."""
+    if isinstance(value, Closure):
+        defaults = [*value.defaults, *value.kw_defaults.values()]
+        return (id(value.code.node), id(value.env), *map(id, defaults))
     if isinstance(value, Tensor):
         return value._abstract
     if is_number(value):

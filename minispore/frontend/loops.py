@@ -27,11 +27,13 @@ from minispore.frontend.exits import (
     Exit,
     Peel,
     kind_of,
+    mark,
     type_name,
 )
 from minispore.frontend.heap import (
     END,
     UNSET,
+    Closure,
     Conflict,
     Env,
     Region,
@@ -44,7 +46,15 @@ from minispore.frontend.heap import (
 from minispore.ir.node import Node, Origin, ParameterNode, ValueNode
 from minispore.symbolic import Scalar, constant_node, scalar_op, wrap
 from minispore.tensor import Tensor
-from minispore.tree import Constant, Container, Structure, constant_key, flatten, unflatten
+from minispore.tree import (
+    Constant,
+    Container,
+    Leaf,
+    Structure,
+    constant_key,
+    flatten,
+    unflatten,
+)
 
 if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
@@ -658,4 +668,6 @@ def _abstract(value: Any) -> Abstract:
 
 
 def _same_constant(a: Any, b: Any) -> bool:
+    if isinstance(a, Closure) and isinstance(b, Closure):
+        return bool(mark(a) == mark(b))
     return isinstance(a, (bool, int, float, str)) and constant_key(a) == constant_key(b)

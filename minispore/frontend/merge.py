@@ -22,6 +22,7 @@ from minispore.frontend.exits import (
     can_be_chosen,
     chain_of,
     kind_of,
+    mark,
     type_name,
 )
 from minispore.frontend.heap import (
@@ -268,21 +269,22 @@ class Merge:
     def choice(self, values: list[Any], arms: list[int]) -> Any:
         """One of several alternatives, as a chain: a, if it is a, else b, if it is b, else c."""
         chains = [chain_of(v) for v in values]
-        *firsts, last = {mark: None for chain in chains for mark in chain}
+        marks = {m: None for chain in chains for m in chain}
+        *firsts, last = sorted(marks, key=lambda m: m != mark(None))  # so that `is None` decides
         result = self.alternative(last, chains, arms)
-        for mark in reversed(firsts):
-            is_it = self.which([self.holds(mark, c, k) for k, c in zip(arms, chains, strict=True)],
+        for m in reversed(firsts):
+            is_it = self.which([self.holds(m, c, k) for k, c in zip(arms, chains, strict=True)],
                                arms)  # fmt: skip
-            option = self.alternative(mark, chains, arms)
+            option = self.alternative(m, chains, arms)
             result = Choice(is_it.node, (option, result)) if isinstance(is_it, Scalar) else option
         return result
 
-    def holds(self, mark: Any, chain: dict[Any, tuple], k: int) -> Any:
+    def holds(self, wanted: Any, chain: dict[Any, tuple], k: int) -> Any:
         """Whether arm `k` has the marked alternative: a bool, or a Scalar of that arm."""
-        if mark not in chain or len(chain) == 1:
-            return mark in chain
-        if chain[mark][1] is not None:
-            return Scalar(chain[mark][1])
+        if wanted not in chain or len(chain) == 1:
+            return wanted in chain
+        if chain[wanted][1] is not None:
+            return Scalar(chain[wanted][1])
         others = [Scalar(condition) for _, condition in chain.values() if condition is not None]
         with self.ev.within(self.results[k][0]):
             return scalar_op("ScalarNot", reduce(or_, others))
