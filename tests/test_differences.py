@@ -562,17 +562,6 @@ def _():
     refused(TypeError, "one of two", f, floats(1), floats(2))
 
 
-@row("Returning a text that depends on Tensors")
-def _():
-    with pytest.raises(RuntimeError, match="print it"):
-        ms.jit(lambda x: f"{x}")(Tensor(1.0))
-    agree(print_text, Tensor(1.0))
-
-
-def print_text(x):
-    print(f"{x} and {3:>4}")
-
-
 # -------------------------------------------------------------------------------- compilation
 
 
