@@ -1002,17 +1002,6 @@ def truth_of_two_elements(x):
     return x if x > 0 else -x
 
 
-def doubled_until_large(n, x):
-    if x > 100:
-        return x
-    return doubled_until_large(n, x * 2 + 1)
-
-
-@REFUSALS.on(RecursionError, "doubled_until_large calls itself again and again", 1.0)
-def recursion_that_a_tensor_ends(x):
-    return doubled_until_large(1, x)
-
-
 @REFUSALS.on(TypeError, "an int that is a dict key", 1.0)
 def key_known_at_run_time(x):
     return len({int(x): 1, 1: 2})

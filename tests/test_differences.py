@@ -836,16 +836,6 @@ def _():
             ms.jit(fn)(floats(1))
 
 
-@row("Recursion that a Tensor ends")
-def _():
-    def factorial(n):
-        return n if n < 2 else n * factorial(n - 1)
-
-    assert factorial(Tensor(5)) == 120
-    with pytest.raises(RecursionError):
-        ms.jit(factorial)(Tensor(5))
-
-
 # ----------------------------------------------------------------------- surprising, and kept
 
 

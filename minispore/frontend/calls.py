@@ -24,7 +24,17 @@ from minispore.frontend.builtins import BUILTINS, call_container_method
 from minispore.frontend.capture import is_trusted
 from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.exits import RAISE, RETURN, Peel, Raised, Unreachable, is_symbolic
-from minispore.frontend.heap import CallNode, Choice, Closure, CustomGradient, Env, Frame, Region
+from minispore.frontend.heap import (
+    CallNode,
+    Choice,
+    Closure,
+    CustomGradient,
+    Env,
+    Frame,
+    Region,
+    Trial,
+)
+from minispore.frontend.recursion import Call, Recurs, Recursion, open_recursion
 from minispore.frontend.source import Code, code_of
 from minispore.ir.node import Node, ParameterNode
 from minispore.parameter import Parameter
@@ -48,8 +58,6 @@ _PURE = frozenset(
 _MOVES = frozenset("collections itertools functools _functools".split())
 # Mutable types whose changes are journaled.
 _UNDONE = (list, dict, set, collections.OrderedDict, collections.defaultdict)
-
-MOST_ALIKE = 30  # nested calls of a function on equal constants, decided by Tensors
 
 # Modules of this package whose functions act on the program: they must not run while compiling.
 _HOST = frozenset(
@@ -213,11 +221,31 @@ def call_builtin_method(
 
 def call_python(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Evaluate a function in a region of its own: it becomes a graph, and a call of it."""
+    return _in_region(ev, "function", _parts(function)[0].name, function, args, kwargs)
+
+
+def _in_region(
+    ev: Evaluator, kind: str, name: str, function: Any, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    """The value of a function; if Tensors decide how often it calls itself, of its Recursion."""
     code, owner, parent = _parts(function)
-    region, value = run_region(
-        ev, "function", code.name, lambda: activate(ev, function, code, owner, parent, args, kwargs)
-    )
-    return value
+    call = Call(code, owner if parent is None else parent, args, kwargs)
+    recursion = open_recursion(ev, call)
+    if recursion is not None:
+        return recursion.again(call)
+    run = functools.partial(activate, ev, function, code, owner, parent)
+    with Trial(ev.region, kept=True) as trial:
+        try:
+            return run_region(ev, kind, name, lambda: run(args, kwargs, call))[1]
+        except Recurs as found:
+            if found.frame.call is not call:
+                raise
+            trial.kept, varied = False, found.varied
+    try:
+        return Recursion(ev, name, call, varied, run).evaluate()
+    except Exception as why:  # constants may end it all the same
+        ev.refused_recursions[call.kind] = why
+    return _in_region(ev, kind, name, function, args, kwargs)
 
 
 def run_region(ev: Evaluator, kind: str, name: str, run: Callable[[], Any]) -> tuple[Region, Any]:
@@ -244,17 +272,22 @@ def _parts(function: Any) -> tuple[Code, types.FunctionType, Env | None]:
 
 def activate(
     ev: Evaluator, function: Any, code: Code, owner: types.FunctionType, parent: Env | None,
-    args: list[Any], kwargs: dict[str, Any],
+    args: list[Any], kwargs: dict[str, Any], call: Call | None = None,
+    recursion: Recursion | None = None,
 ) -> Any:  # fmt: skip
     """Run a function's body in a new frame; returns its value."""
-    this_call = _refuse_endless(ev, code, args, kwargs)
+    if len(ev.frames) >= ev.max_depth:
+        raise RecursionError(
+            f"{code.name} is called {ev.max_depth} deep while compiling: a recursion must be "
+            "ended by a constant (set_context(max_call_depth=...) allows more)"
+        )
     env = ev.born(Env(parent, code.local))
     env.slots.update(bind(ev, function, code, args, kwargs))
     for name, value in env.slots.items():
         ev.remember_name(value, name)
     origin = ev.origin
     where = fence.location(code.node, code)
-    ev.frames.append(Frame(code, env, owner, where, this_call, ev.region))
+    ev.frames.append(Frame(code, env, owner, where, call, ev.region, recursion))
     try:
         value = _body(ev, code)
     except (Peel, Unreachable):
@@ -266,25 +299,6 @@ def activate(
         ev.frames.pop()
         ev.origin = origin
     return value
-
-
-def _refuse_endless(ev: Evaluator, code: Code, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """What is called; RecursionError if nothing that is known while compiling can end it."""
-    leaves, structure = flatten((args, kwargs), lambda v: isinstance(v, (Tensor, Scalar)))
-    this_call = (code.node, structure, tuple(map(exits.type_name, leaves)))
-    same = [f for f in ev.frames if f.code.node is code.node and f.call == this_call]
-    inner = itertools.takewhile(lambda r: r is not same[0].region, ev.region.ancestors())
-    if len(same) >= MOST_ALIKE and any(r.kind == "arm" for r in inner):
-        raise RecursionError(
-            f"{code.name} calls itself again and again with equal constants: a recursion that only "
-            "a Tensor ends cannot be part of a compiled graph: write a while loop"
-        )
-    if len(ev.frames) >= ev.max_depth:
-        raise RecursionError(
-            f"{code.name} is called {ev.max_depth} deep while compiling: a recursion must be "
-            "ended by a constant (set_context(max_call_depth=...) allows more)"
-        )
-    return this_call
 
 
 def _body(ev: Evaluator, code: Code) -> Any:
@@ -381,7 +395,7 @@ def instantiate(ev: Evaluator, cls: type, args: list[Any], kwargs: dict[str, Any
                 "a Parameter, or a Tensor with an initializer, would be made only once, while "
                 "compiling: make it outside the compiled function"
             )
-        return native(ev, cls, args, kwargs)
+        return ev.born(native(ev, cls, args, kwargs))
     if hasattr(cls, "construct"):
         return _build_cell(ev, cls, args, kwargs)
     if is_trusted(cls.__module__) or cls.__module__.split(".")[0] in _PURE:
@@ -521,13 +535,8 @@ def _construct(ev: Evaluator, cell: Any, args: list[Any], kwargs: dict[str, Any]
     method = ev.get_attribute(cell, "construct")
     if not isinstance(method, types.MethodType):
         return call(ev, method, args, kwargs)
-    function = method.__func__
-    code, owner, parent = _parts(function)
-    _, value = run_region(
-        ev, "cell", type(cell).__name__,
-        lambda: activate(ev, function, code, owner, parent, [cell, *args], kwargs),
-    )  # fmt: skip
-    return value
+    name = type(cell).__name__
+    return _in_region(ev, "cell", name, method.__func__, [cell, *args], kwargs)
 
 
 def _scope_name(ev: Evaluator, cell: Any) -> str:

@@ -91,6 +91,7 @@ class Evaluator(GraphBuilder):
         self.returned: Location | None = None  # the last return statement
         self.unrolled = 16 if keeps_loops else 4096  # iterations before a loop is tried as a While
         self.keeping = 0  # depth of loops that constants decide and that are tried as a While
+        self.refused_recursions: dict[tuple, Exception] = {}  # calls that are evaluated as they are
         self.kept: set[int] = set()  # loops that constants decide and that are no longer unrolled
 
     # ---------------------------------------------------------------------- being a handler
@@ -728,7 +729,7 @@ class Evaluator(GraphBuilder):
                     it.slots[k] = None
 
         def advance(it: Lazy) -> Any:
-            self.frames.append(Frame(code, env, outer.owner, self.frame.where))
+            self.frames.append(Frame(code, env, outer.owner, self.frame.where, None, self.region))
             try:
                 self.region.touch(it)
                 return make() if step(it, len(loops_) - 1) else END
@@ -793,7 +794,7 @@ class Evaluator(GraphBuilder):
 
     def is_conditional(self) -> bool:
         """True where a Tensor decides whether, or how often, what is evaluated will run."""
-        return any(r.kind in ("arm", "loop") for r in self.region.ancestors())
+        return any(r.kind in ("arm", "loop", "recursion") for r in self.region.ancestors())
 
     def touch_new(self, obj: Any) -> None:
         """Journal a write to an object; refuse one that is older than the call."""

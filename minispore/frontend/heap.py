@@ -15,7 +15,7 @@ from typing import Any
 
 from minispore.abstract import Abstract
 from minispore.frontend.source import Code
-from minispore.ir.node import Location, Node, Origin, ParameterNode
+from minispore.ir.node import FuncGraph, Location, Node, Origin, ParameterNode
 from minispore.tensor import Tensor
 
 
@@ -106,15 +106,17 @@ class Lazy:
 class Frame:
     """One activation of a user's function; `owner` is the real function whose globals it sees.
 
-    `call` says of what: equal if constants are equal and Tensors of one type; `region` is where.
+    `call` says of what (see recursion.py), `region` where, `recursion` whether it calls itself as
+    Tensors decide.
     """
 
     code: Code
     env: Env
     owner: types.FunctionType
     where: Location
-    call: Any = None
-    region: Region | None = None
+    call: Any
+    region: Region
+    recursion: Any = None
 
 
 class Closure:
@@ -149,6 +151,7 @@ class World:
 
 
 Heap = Any  # what has slots: Env, World, Lazy, list, dict, set, Tensor, any with __dict__
+Journal = dict[int, tuple[Heap, dict[Any, Any]]]  # id -> an object, and what it held
 
 
 def read_slots(obj: Heap) -> dict[Any, Any]:
@@ -209,7 +212,8 @@ class Region:
         self.parent, self.kind, self.name, self.origin = parent, kind, name, origin
         self.owner: RegionNode | None = owner
         self.params: list[ParameterNode] = []
-        self.journal: dict[int, tuple[Heap, dict[Any, Any]]] = {}
+        self.journal: Journal = {}
+        self.outer_journals: list[Journal] = []  # of the trials that are open, outermost first
 
     def ancestors(self) -> Iterator[Region]:
         """This region and those around it, innermost first."""
@@ -227,18 +231,31 @@ class Region:
         if id(obj) not in self.journal:
             self.journal[id(obj)] = (obj, read_slots(obj))
 
-    def older(self, births: dict[int, Region]) -> list[tuple[Heap, dict[Any, Any]]]:
+    def older(
+        self, births: dict[int, Region], journal: Journal | None = None
+    ) -> list[tuple[Heap, dict[Any, Any]]]:
         """The journal without the objects that were made in this region."""
         return [
             (obj, slots)
-            for i, (obj, slots) in self.journal.items()
+            for i, (obj, slots) in (self.journal if journal is None else journal).items()
             if i not in births or not self.encloses(births[i])
         ]
 
-    def changes(self, births: dict[int, Region]) -> dict[int, tuple[Heap, dict, dict]]:
-        """What was written of older objects: id -> (object, slots before, slots now)."""
+    def changes(
+        self, births: dict[int, Region], until: Region | None = None
+    ) -> dict[int, tuple[Heap, dict, dict]]:
+        """What was written of older objects: id -> (object, slots before, slots now).
+
+        `until`: a region within this one that is still open: what was written before and in it.
+        """
+        journal: Journal = {}
+        for region in (until or self).ancestors():  # the outermost knows what there was at first
+            for entries in [region.journal, *reversed(region.outer_journals)]:
+                journal |= entries
+            if region is self:
+                break
         changes = {}
-        for obj, old in self.older(births):
+        for obj, old in self.older(births, journal):
             before = obj.base | old if isinstance(obj, World) else old
             changes[id(obj)] = (obj, before, read_slots(obj))
         return changes
@@ -253,6 +270,28 @@ class Region:
         if self.parent is not None:
             for i, entry in self.journal.items():
                 self.parent.journal.setdefault(i, entry)
+
+
+class Trial:
+    """Evaluates something in a region that is open, whose writes may have to be undone."""
+
+    def __init__(self, region: Region, kept: bool = False):
+        self.region, self.kept = region, kept
+
+    def __enter__(self) -> Trial:
+        self.region.outer_journals.append(self.region.journal)
+        self.region.journal = {}
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        new, saved = self.region.journal, self.region.outer_journals.pop()
+        if not self.kept:
+            for obj, slots in new.values():
+                write_slots(obj, slots)
+        else:
+            for i, entry in new.items():
+                saved.setdefault(i, entry)
+        self.region.journal = saved
 
 
 # ------------------------------------------------------- nodes that stand for regions
@@ -330,6 +369,35 @@ class WhileNode(RegionNode):
         self.init: list[Node] = []
         self.next: list[Node] = []
         self.trip_count: int | None = None
+
+
+class RecursionNode(RegionNode):
+    """A call of a function that calls itself as Tensors decide: its graph refers to itself.
+
+    `operands` feed the region's parameters; `results` are what each call gives back.  Lowering
+    sets the `graph`.
+    """
+
+    __slots__ = ("region", "operands", "results", "graph")
+
+    def __init__(self, region: Region, origin: Origin):
+        assert region.parent is not None
+        super().__init__(region.parent, origin)
+        self.region = region
+        self.operands: list[Node] = []
+        self.results: list[Node] = []
+        self.graph: FuncGraph | None = None
+
+
+class AgainNode(RegionNode):
+    """A call within the region of a RecursionNode, of that region."""
+
+    __slots__ = ("recursion", "operands")
+
+    def __init__(self, parent: Region, origin: Origin, recursion: RecursionNode):
+        super().__init__(parent, origin)
+        self.recursion = recursion
+        self.operands: list[Node] = []
 
 
 class GradNode(RegionNode):

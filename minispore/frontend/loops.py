@@ -1,7 +1,6 @@
 """Loops: unrolled where constants decide, kept as a While where tensors do.
 
-The carry of a While is what the loop's body writes.  It is found by evaluating the body until
-nothing new is written: a constant that changes rises to a Scalar, a value whose type changes once
+The carry of a While is what the loop's body writes (carry.py).  A value whose type changes once
 peels one iteration.  A body that may break or return carries an exit code too.
 """
 
@@ -9,12 +8,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minispore.abstract import Abstract, AbstractScalar
 from minispore.autodiff.nodes import zero_node
+from minispore.frontend.carry import Carry, abstract_of, is_leaf
 from minispore.frontend.control import as_value, branch, choose, go_on_if, is_code, truth
 from minispore.frontend.exits import (
     BREAK,
@@ -26,32 +26,21 @@ from minispore.frontend.exits import (
     Condition,
     Exit,
     Peel,
-    kind_of,
-    mark,
-    type_name,
 )
 from minispore.frontend.heap import (
     END,
-    UNSET,
-    Closure,
     Conflict,
     Env,
     Region,
+    Trial,
     Unset,
     WhileNode,
-    World,
-    read_slots,
-    write_slots,
 )
-from minispore.ir.node import Node, Origin, ParameterNode, ValueNode
-from minispore.symbolic import Scalar, constant_node, scalar_op, wrap
+from minispore.ir.node import Node, Origin, ValueNode
+from minispore.symbolic import Scalar, constant_node, scalar_op
 from minispore.tensor import Tensor
 from minispore.tree import (
-    Constant,
-    Container,
-    Leaf,
     Structure,
-    constant_key,
     flatten,
     unflatten,
 )
@@ -168,17 +157,19 @@ def run_loop(
     """
     nodes = len(ev.home)
     while True:
-        with _Trial(ev) as trial:
+        with Trial(ev.region) as trial:
             condition = loop.test()
             if isinstance(condition, bool):
-                trial.keep()
+                trial.kept = True
         if condition is False:
             return loop.end(ev)
         if isinstance(condition, Node):
             try:
-                with _Trial(ev) as trial:  # a loop with effects in its condition begins before it
+                with Trial(
+                    ev.region
+                ) as trial:  # a loop with effects in its condition begins before it
                     end = _keep_loop(ev, loop, peeled)
-                    trial.keep()
+                    trial.kept = True
                 return end()
             except Peel as why:
                 if peeled:
@@ -186,9 +177,9 @@ def run_loop(
                 return _peel(ev, loop, count)
         if _is_worth_keeping(ev, loop, count, left, len(ev.home) > nodes):
             try:
-                with _Trial(ev) as trial, ev.keeping_loop():
+                with Trial(ev.region) as trial, ev.keeping_loop():
                     end = _keep_loop(ev, loop)
-                    trial.keep()
+                    trial.kept = True
             except Exception as why:  # an error of the program's own is found when unrolling
                 if count > (ENDLESS if left and loop.trip_count() is None else LONGEST):
                     raise _too_long(why) from None
@@ -257,44 +248,6 @@ def _end_break(ev: Evaluator, exit: Exit) -> Exit:
     return Exit(scalar_op("ScalarPick", exit.code, *codes), exit.value, may)
 
 
-class _Trial:
-    """Evaluates something whose writes may have to be undone, in the same region."""
-
-    def __init__(self, ev: Evaluator):
-        self.ev, self.kept = ev, False
-
-    def __enter__(self) -> _Trial:
-        self.region = self.ev.region
-        self.saved, self.region.journal = self.region.journal, {}
-        return self
-
-    def keep(self) -> None:
-        self.kept = True
-
-    def __exit__(self, *error: Any) -> None:
-        new = self.region.journal
-        if not self.kept:
-            for obj, slots in new.values():
-                write_slots(obj, slots)
-        else:
-            for i, entry in new.items():
-                self.saved.setdefault(i, entry)
-        self.region.journal = self.saved
-
-
-@dataclass
-class _Carried:
-    """A slot that the loop's body writes: its leaves are carried, its structure is fixed."""
-
-    obj: Any
-    slot: Any
-    structure: Structure
-    abstracts: list[Abstract]
-    name: str
-    raw: bool = False  # the slot holds a node, not a Tensor (a Tensor's content, the Token)
-    olds: list[list[Tensor]] = field(default_factory=list)  # per leaf: older Tensors it may be
-
-
 def _keep_loop(ev: Evaluator, loop: Loop, peeled: bool = False) -> Arm:
     return _LoopBuilder(ev, loop, peeled).run()
 
@@ -303,12 +256,10 @@ class _LoopBuilder:
     """Turns a loop into a WhileNode: evaluates the body until the carry is stable."""
 
     def __init__(self, ev: Evaluator, loop: Loop, peeled: bool):
-        self.ev, self.loop, self.peeled = ev, loop, peeled
-        self.carry: dict[tuple[int, Any], _Carried] = {}
-        self.lost: dict[tuple[int, Any], tuple[Any, Any, Any]] = {}  # what cannot be carried
+        self.ev, self.loop = ev, loop
+        self.carry = Carry(ev, "a loop that a Tensor decides", peeled)
         self.code_carried = False
-        self.result: _Carried | None = None  # the returned value, if the body returns
-        self.vanish: dict[tuple[int, Any], tuple[Any, Any]] = {}
+        self.result: tuple[Structure, list[Abstract]] | None = None  # if the body returns
         self.flag: Env | None = None  # holds the condition of a rotated loop
 
     def run(self) -> Arm:
@@ -328,80 +279,31 @@ class _LoopBuilder:
         owner = WhileNode(ev.region, ev.origin, region)
         region.owner = owner
         owner.trip_count = self.loop.trip_count()
-        for c in self.carry.values():
-            value = read_slots(c.obj)[c.slot]
-            owner.init += [value] if c.raw else [ev.node_of(v) for v in _leaves(value)[0]]
+        owner.init = self.carry.nodes()
         with ev.within(region, keeps=False):
-            self.region = region
-            entered = [(c, self.enter(region, c)) for c in self.carry.values()]
-            for c, value in entered:
-                self.note_alternatives(c, value)
-            for obj, slot, conflict in self.lost.values():
-                self.store(obj, slot, conflict)
-            code = self.enter_code(region, owner)
+            self.carry.enter(region)
+            code = self.enter_code(owner)
             condition = self.condition(region, code)
             if condition is None:
                 return owner, None
             owner.condition = ev.node_of(as_value(condition))
             self.loop.step()
             exit = self.body()
-            grew = self.grow(region.changes(ev.births))
+            grew = self.carry.grow(region.changes(ev.births))
             if self.leaves(exit) or grew:
                 return owner, None
             owner.next = self.next_carry(exit)
         return owner, exit
 
-    def note_alternatives(self, c: _Carried, value: Any) -> None:
-        """The Tensors that a carried Tensor may be, apart from new ones."""
-        if not c.raw:
-            for cell, olds in zip(_leaves(value)[0], c.olds, strict=True):
-                if olds:
-                    self.ev.note_alternatives(cell, olds)
-
-    def enter(self, region: Region, c: _Carried) -> Any:
-        """Give a carried slot the loop's parameters as its value."""
-        params = [self.parameter(region, c.name, a) for a in c.abstracts]
-        ev = self.ev
-        region.touch(c.obj)
-        if c.raw:
-            value: Any = params[0]
-        else:
-            value = self.cells(c, [wrap(p) for p in params])
-        slots = read_slots(c.obj)
-        slots[c.slot] = value
-        write_slots(c.obj, slots)
-        ev.alive.append(value)
-        return value
-
-    def cells(self, c: _Carried, values: list[Any]) -> Any:
-        """A carried slot's content; other names may mean its Tensors: they are not written."""
-        leaves = []
-        for value, olds in zip(values, c.olds, strict=True):
-            if isinstance(value, Tensor):
-                value = self.ev.like_parameters(self.ev.born(value), olds)
-                self.ev.aliased[id(value)] = (
-                    "this Tensor is carried round a loop that a Tensor decides, so it cannot be "
-                    "written in place: write a .copy() of it"
-                )
-            leaves.append(value)
-        return unflatten(c.structure, leaves, known=False)
-
-    def parameter(self, region: Region, name: str, abstract: Abstract) -> ParameterNode:
-        param = ParameterNode(name, abstract, self.ev.origin)
-        region.params.append(param)
-        self.ev.home[id(param)] = region
-        return param
-
-    def enter_code(self, region: Region, owner: WhileNode) -> Scalar | None:
+    def enter_code(self, owner: WhileNode) -> Scalar | None:
         """The exit code and the returned value are carried too, if the body can leave."""
         if not self.code_carried:
             return None
         owner.init.append(constant_node(GO_ON))
-        code = self.parameter(region, "exit", AbstractScalar(int))
-        if self.result is not None:
-            for a in self.result.abstracts:
-                owner.init.append(zero_node(a))
-                self.parameter(region, "result", a)
+        code = self.carry.parameter("exit", AbstractScalar(int))
+        for a in self.result[1] if self.result else ():
+            owner.init.append(zero_node(a))
+            self.carry.parameter("result", a)
         return Scalar(code)
 
     def condition(self, region: Region, code: Scalar | None) -> Condition | None:
@@ -426,7 +328,7 @@ class _LoopBuilder:
 
     def entered(self, obj: Any, old: dict) -> dict:
         """What a carried object held when the condition was evaluated."""
-        carried = {slot for i, slot in [*self.carry, *self.lost] if i == id(obj)}
+        carried = {slot for i, slot in [*self.carry.slots, *self.carry.lost] if i == id(obj)}
         return {k: v for k, v in old.items() if k not in carried}
 
     def test(self) -> Condition:
@@ -443,7 +345,7 @@ class _LoopBuilder:
         first = self.loop.test()
         self.flag.slots["go"] = as_value(first)
         self.ev.region = region
-        self.carry.clear()
+        self.carry.slots.clear()
 
     def body(self) -> Exit:
         exit = self.loop.body()
@@ -462,94 +364,6 @@ class _LoopBuilder:
         left = exit.without(GO_ON, CONTINUE)
         return branch(self.ev, _runs_on(self.ev, exit), [again, lambda: left])
 
-    # ----------------------------------------------------------------- the carry grows
-
-    def grow(self, changes: dict) -> bool:
-        """Add to the carry what the body newly writes; True if it grew.
-
-        What changes its type in each iteration raises Peel; once one is peeled it becomes a
-        Conflict, an error only if an iteration reads what the one before it left.
-        """
-        grew = False
-        for i, (obj, old, now) in changes.items():
-            if isinstance(obj, (list, dict, set)) and set(old) != set(now):
-                raise Peel(f"the number of items of a {type(obj).__name__}")
-            for slot in dict.fromkeys([*old, *now]):
-                before, value = old.get(slot, UNSET), now.get(slot, UNSET)
-                key = (i, slot)
-                if before is UNSET and isinstance(obj, World):
-                    raise Peel(f"attribute '{slot[-1]}' from nothing to {type_name(value)}")
-                if before is UNSET:
-                    self.vanish[key] = (obj, slot)
-                elif key not in self.lost:
-                    grew |= self.grow_slot(key, obj, before, value)
-        return grew
-
-    def grow_slot(self, key: tuple[int, Any], obj: Any, before: Any, value: Any) -> bool:
-        try:
-            if key in self.carry:
-                return self.check_carried(self.carry[key], value)
-            if before is value or _same_constant(before, value):
-                return False
-            self.carry[key] = self.carried(obj, key[1], before, value)
-        except Peel as why:
-            if not self.peeled or isinstance(before, Node):
-                raise
-            self.carry.pop(key, None)
-            if not isinstance(value, (Unset, Conflict)):
-                value = Conflict(f"a loop that a Tensor decides changes {why}")
-            self.lost[key] = (obj, key[1], value)
-        return True
-
-    def carried(self, obj: Any, slot: Any, before: Any, value: Any) -> _Carried:
-        name = slot if isinstance(slot, str) and isinstance(obj, Env) else "state"
-        if isinstance(before, Node):
-            if not isinstance(value, Node) or value.abstract != before.abstract:
-                raise Peel("the type of a Tensor")
-            return _Carried(obj, slot, Container(tuple, ()), [before.abstract], name, raw=True)
-        if isinstance(value, (Unset, Conflict)):
-            raise Peel(f"'{slot}'")
-        old_leaves, old_structure = _leaves(before)
-        leaves, structure = _leaves(value)
-        if structure != old_structure:
-            raise Peel(_how(slot, type_name(before), value))
-        abstracts = []
-        for a, b in zip(old_leaves, leaves, strict=True):
-            pair = (_abstract(a), _abstract(b))
-            if pair[0] != pair[1]:
-                raise Peel(f"'{slot}' from {pair[0]} to {pair[1]}")
-            abstracts.append(pair[0])
-        olds = [[v] if isinstance(v, Tensor) else [] for v in old_leaves]
-        carried = _Carried(obj, slot, structure, abstracts, name, olds=olds)
-        self.add_olds(carried, leaves)
-        return carried
-
-    def add_olds(self, c: _Carried, leaves: list[Any]) -> bool:
-        """Note the older Tensors that the body leaves in a slot; True if some are new."""
-        births, grew = self.ev.births, False
-        for olds, leaf in zip(c.olds, leaves, strict=True):
-            for t in self.ev.may_be(leaf) if isinstance(leaf, Tensor) else ():
-                is_older = id(t) not in births or not self.region.encloses(births[id(t)])
-                if is_older and all(t is not old for old in olds):
-                    olds.append(t)
-                    grew = True
-        return grew
-
-    def check_carried(self, c: _Carried, value: Any) -> bool:
-        if c.raw:
-            if not isinstance(value, Node) or value.abstract != c.abstracts[0]:
-                raise Peel("the type of a Tensor")
-            return False
-        if isinstance(value, (Unset, Conflict)):
-            raise Peel(f"'{c.slot}'")
-        leaves, structure = _leaves(value)
-        found = [_abstract(v) for v in leaves]
-        if structure != c.structure or found != c.abstracts:
-            alone = isinstance(c.structure, Leaf)
-            before = unflatten(c.structure, c.abstracts, known=False)
-            raise Peel(_how(c.slot, str(before) if alone else type_name(before), value))
-        return self.add_olds(c, leaves)
-
     def leaves(self, exit: Exit) -> bool:
         """Carry an exit code, and the result, if the body can leave; True if that is new."""
         if exit.may <= {GO_ON, CONTINUE}:
@@ -559,21 +373,14 @@ class _LoopBuilder:
         if RETURN in exit.may and self.result is None:
             if isinstance(exit.value, (Unset, Conflict)):
                 raise TypeError(getattr(exit.value, "why", "the returned value has no type"))
-            leaves, structure = flatten(exit.value, _is_leaf)
-            abstracts = [_abstract(v) for v in leaves]
-            self.result = _Carried(None, None, structure, abstracts, "result")
+            leaves, structure = flatten(exit.value, is_leaf)
+            self.result = (structure, list(map(abstract_of, leaves)))
             new = True
         return new
 
     def next_carry(self, exit: Exit) -> list[Node]:
         ev = self.ev
-        out: list[Node] = []
-        for c in self.carry.values():
-            value = read_slots(c.obj)[c.slot]
-            if c.raw:
-                out.append(value)
-            else:
-                out += [ev.node_of(v) for v in _leaves(value)[0]]
+        out = self.carry.nodes()
         if not self.code_carried:
             return out
         codes = [GO_ON, BREAK, GO_ON, RETURN, RAISE]
@@ -581,7 +388,7 @@ class _LoopBuilder:
         code = scalar_op("ScalarPick", code, *codes) if isinstance(code, Scalar) else codes[code]
         out.append(ev.node_of(code))
         if self.result is not None:
-            out += [ev.node_of(v) for v in flatten(exit.value, _is_leaf)[0]]
+            out += [ev.node_of(v) for v in flatten(exit.value, is_leaf)[0]]
         return out
 
     # ----------------------------------------------------------------- after the loop
@@ -592,31 +399,10 @@ class _LoopBuilder:
         ev.origin = self.loop.origin
         if self.code_carried or self.flag is not None:
             owner.trip_count = None
-        k = 0
-        stored = []
-        for c in self.carry.values():
-            outs = [ev.wrap_out(owner, k + i, a) for i, a in enumerate(c.abstracts)]
-            k += len(outs)
-            if c.raw:
-                value: Any = getattr(outs[0], "_node", None) or getattr(outs[0], "node", outs[0])
-            else:
-                value = self.cells(c, outs)
-            self.store(c.obj, c.slot, value)
-            stored.append((c, value))
-        for c, value in stored:
-            self.note_alternatives(c, value)
-        for obj, slot in self.vanish.values():
-            self.store(obj, slot, UNSET)
-        for obj, slot, conflict in self.lost.values():
-            self.store(obj, slot, conflict)
+        abstracts = [a for c in self.carry.slots.values() for a in c.abstracts]
+        self.carry.leave(ev.wrap_out(owner, k, a) for k, a in enumerate(abstracts))
         end = partial(self.loop.end, self.ev)
-        return partial(self.left, owner, exit, k, end) if self.code_carried else end
-
-    def store(self, obj: Any, slot: Any, value: Any) -> None:
-        self.ev.region.touch(obj)
-        slots = read_slots(obj)
-        slots[slot] = value
-        write_slots(obj, slots)
+        return partial(self.left, owner, exit, len(abstracts), end) if self.code_carried else end
 
     def left(self, owner: WhileNode, exit: Exit, k: int, end: Arm) -> Exit:
         """Tell by the exit code how the loop was left."""
@@ -624,8 +410,9 @@ class _LoopBuilder:
         code = ev.wrap_out(owner, k, AbstractScalar(int))
         value = None
         if self.result is not None:
-            outs = [ev.wrap_out(owner, k + 1 + i, a) for i, a in enumerate(self.result.abstracts)]
-            value = unflatten(self.result.structure, outs, known=False)
+            structure, abstracts = self.result
+            outs = [ev.wrap_out(owner, k + 1 + i, a) for i, a in enumerate(abstracts)]
+            value = unflatten(structure, outs, known=False)
         ended = is_code(ev, code, GO_ON)  # the condition became false: the else block runs
         may = (exit.may & {BREAK, RETURN}) - {GO_ON}
         if not may:
@@ -638,36 +425,5 @@ class _LoopBuilder:
 
     def endless(self, owner: WhileNode) -> bool:
         """True for ``while True``: it ends by break or return only."""
-        with _Trial(self.ev):
+        with Trial(self.ev.region):
             return self.loop.test() is True and self.loop.trip_count() is None
-
-
-def _how(slot: Any, was: str, value: Any) -> str:
-    """How the type of a carried value changes, in an error's words."""
-    now = type_name(value)
-    advice = ": write its items in place, or use a tuple" if now in ("list", "dict") else ""
-    return f"'{slot}' from {was} to {now}" if was != now else f"which {now} '{slot}' is{advice}"
-
-
-def _is_leaf(value: Any) -> bool:
-    return isinstance(value, (Tensor, Scalar)) or type(value) in (bool, int, float)
-
-
-def _leaves(value: Any) -> tuple[list[Any], Structure]:
-    """The numbers and Tensors in a slot; lists and dicts count as they are (they have identity)."""
-
-    if isinstance(value, (list, dict)):
-        return [], Constant(value, (type(value), id(value)))
-    return flatten(value, _is_leaf)
-
-
-def _abstract(value: Any) -> Abstract:
-    if isinstance(value, Tensor):
-        return value._abstract
-    return AbstractScalar(kind_of(value))
-
-
-def _same_constant(a: Any, b: Any) -> bool:
-    if isinstance(a, Closure) and isinstance(b, Closure):
-        return bool(mark(a) == mark(b))
-    return isinstance(a, (bool, int, float, str)) and constant_key(a) == constant_key(b)

@@ -17,9 +17,11 @@ from collections.abc import Iterable
 from minispore.abstract import AbstractTuple
 from minispore.autodiff.nodes import zero_node
 from minispore.frontend.heap import (
+    AgainNode,
     CallNode,
     GradNode,
     OutNode,
+    RecursionNode,
     Region,
     RegionNode,
     SwitchNode,
@@ -39,6 +41,13 @@ from minispore.ir.node import (
     tuple_item,
 )
 
+_ESCAPES: dict[type, str] = {
+    WhileNode: "a value made inside a loop that runs in the graph is used after the loop: give its "
+    "name a value of the same type before the loop",
+    RecursionNode: "a value made inside a function that calls itself as Tensors decide is used "
+    "after the call: return it",
+}
+
 
 class Lowering:
     """Lowers the regions below one root; `home` tells where each node was born."""
@@ -50,6 +59,7 @@ class Lowering:
         self.imports: dict[int, dict[int, Node]] = {}
         self.exports: dict[int, dict[int, Node]] = {}
         self.wanted: dict[int, set[int]] = {}  # SwitchNode -> numbers of its outs
+        self.again: dict[int, list[AgainNode]] = {}  # RecursionNode -> the calls within it
 
     def graph(self, root: Region, outputs: list[Node]) -> FuncGraph:
         """The closed graph of `root`; its output is the tuple of `outputs`."""
@@ -88,17 +98,15 @@ class Lowering:
             if closed is not None:
                 self.exports.setdefault(id(closed), {})[id(node)] = node
                 assert closed.owner is not None
-                if isinstance(closed.owner, WhileNode):
-                    raise TypeError(
-                        "a value made inside a loop that runs in the graph is used after the loop: "
-                        "give its name a value of the same type before the loop"
-                    )
+                if isinstance(closed.owner, (WhileNode, RecursionNode)):
+                    raise TypeError(_ESCAPES[type(closed.owner)])
                 todo.append((node, closed))
                 todo.extend(self._activate(closed.owner))
             else:
                 assert region.parent is not None, f"{node} is not reachable from {region.name}"
                 self.imports.setdefault(id(region), {})[id(node)] = node
                 todo.append((node, region.parent))
+                todo += [(node, a.parent) for a in self.again.get(id(region.owner), ())]
 
     def _closed_child(self, home: Region, region: Region) -> Region | None:
         """The region directly inside `region` that holds `home`, if there is one."""
@@ -131,6 +139,14 @@ class Lowering:
             assert owner.condition is not None
             inner = [owner.condition, *owner.next]
             return [(n, owner.region) for n in inner] + [(n, parent) for n in owner.init]
+        if isinstance(owner, RecursionNode):
+            return [(n, owner.region) for n in owner.results] + [
+                (n, parent) for n in owner.operands
+            ]
+        if isinstance(owner, AgainNode):
+            self.again.setdefault(id(owner.recursion), []).append(owner)
+            more = self.imported(owner.recursion.region)
+            return [(n, parent) for n in [*owner.operands, *more]]
         if isinstance(owner, GradNode):
             outside = [*owner.operands, *(owner.sens or ())]
             return [(n, owner.region) for n in owner.outs] + [(n, parent) for n in outside]
@@ -172,10 +188,14 @@ class Lowering:
             param = ParameterNode(self._name(node, i), node.abstract, node.origin)
             params.append(param)
             memo[id(node)] = param
+        graph = FuncGraph(name or region.name, params, None, region.origin, kind)
+        if isinstance(region.owner, RecursionNode):
+            region.owner.graph = graph  # the calls within it refer to it
         build = _Builder(self, region, memo)
         nodes = [build(n) for n in outputs]
-        out = nodes[0] if len(nodes) == 1 and not as_tuple else make_tuple(nodes, region.origin)
-        return FuncGraph(name or region.name, params, out, region.origin, kind)
+        single = len(nodes) == 1 and not as_tuple
+        graph.set_output(nodes[0] if single else make_tuple(nodes, region.origin))
+        return graph
 
     def _name(self, node: Node, index: int) -> str:
         own = node.name if isinstance(node, ParameterNode) else f"v{index}"
@@ -242,6 +262,10 @@ class _Builder:
             return [owner.condition, *lowering.imported(*owner.regions)]
         if isinstance(owner, WhileNode):
             return [*lowering.imported(owner.region), *owner.init]
+        if isinstance(owner, RecursionNode):
+            return [*owner.operands, *lowering.imported(owner.region)]
+        if isinstance(owner, AgainNode):
+            return [*owner.operands, *lowering.imported(owner.recursion.region)]
         if isinstance(owner, GradNode):
             return [*owner.operands, *lowering.imported(owner.region), *(owner.sens or ())]
         assert isinstance(owner, CallNode)
@@ -255,6 +279,8 @@ class _Builder:
         make = {
             SwitchNode: self._switch,
             WhileNode: self._while,
+            RecursionNode: self._recursion,
+            AgainNode: self._again,
             GradNode: self._grad,
             CallNode: self._call,
         }[type(owner)]
@@ -338,6 +364,21 @@ class _Builder:
         body = close(owner.next, f"{region.name}_body", True)
         callee = While(cond, body, len(imports), owner.trip_count)
         return callee, body.abstract, {("out", i): i for i in range(len(owner.next))}
+
+    def _recursion(self, owner: RecursionNode) -> tuple:
+        region = owner.region
+        imports = self.lowering.imported(region)
+        graph = self.lowering.close(
+            region, region.params, imports, owner.results, "function", as_tuple=True
+        )
+        return graph, graph.abstract, {("out", i): i for i in range(len(owner.results))}
+
+    def _again(self, owner: AgainNode) -> tuple:
+        """A call of a graph that is being built."""
+        graph, results = owner.recursion.graph, owner.recursion.results
+        assert graph is not None
+        abstract = AbstractTuple(tuple(n.abstract for n in results))
+        return graph, abstract, {("out", i): i for i in range(len(results))}
 
     def _grad(self, owner: GradNode) -> tuple:
         lowering, region = self.lowering, owner.region

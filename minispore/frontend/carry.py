@@ -1,0 +1,256 @@
+"""What code that runs again and again writes: the carry of a loop, the state of a recursion.
+
+Such code is evaluated once, but must be right for every time it runs.  So each older slot (a name,
+an item, a Tensor's content ...) that it writes becomes a parameter of its region, and a result.
+Which those are is found by evaluating until nothing new is written: a constant that changes rises
+to a Scalar; what changes its type raises Peel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from minispore.abstract import Abstract, AbstractScalar
+from minispore.frontend.exits import Peel, kind_of, mark, type_name
+from minispore.frontend.heap import (
+    UNSET,
+    Closure,
+    Conflict,
+    Env,
+    Region,
+    Unset,
+    World,
+    read_slots,
+    write_slots,
+)
+from minispore.ir.node import Node, ParameterNode
+from minispore.symbolic import Scalar, wrap
+from minispore.tensor import Tensor
+from minispore.tree import Constant, Container, Leaf, Structure, constant_key, flatten, unflatten
+
+if TYPE_CHECKING:
+    from minispore.frontend.evaluate import Evaluator
+
+
+@dataclass
+class Carried:
+    """A slot that is written: its leaves are carried, its structure is fixed."""
+
+    obj: Any
+    slot: Any
+    structure: Structure
+    abstracts: list[Abstract]
+    name: str
+    raw: bool = False  # the slot holds a node, not a Tensor (a Tensor's content, the Token)
+    olds: list[list[Tensor]] = field(default_factory=list)  # per leaf: older Tensors it may be
+
+
+class Carry:
+    """The slots that a region writes each time it runs, and the region's parameters for them.
+
+    `what` names the region in errors.  With `settles`, what changes its type is no Peel but a
+    Conflict: an error only if it is read.
+    """
+
+    def __init__(self, ev: Evaluator, what: str, settles: bool):
+        self.ev, self.what, self.settles = ev, what, settles
+        self.region: Region = ev.region
+        self.slots: dict[tuple[int, Any], Carried] = {}
+        self.lost: dict[tuple[int, Any], tuple[Any, Any, Any]] = {}  # what cannot be carried
+        self.vanish: dict[tuple[int, Any], tuple[Any, Any]] = {}  # what has no value before
+
+    # ----------------------------------------------------------------- in and out of the region
+
+    def nodes(self) -> list[Node]:
+        """What the carried slots hold."""
+        out: list[Node] = []
+        for c in self.slots.values():
+            value = read_slots(c.obj)[c.slot]
+            out += [value] if c.raw else map(self.ev.node_of, leaves_of(value)[0])
+        return out
+
+    def enter(self, region: Region) -> None:
+        """Give the carried slots parameters of the region as their values."""
+        self.region = region
+        self.fill(wrap(self.parameter(c.name, a)) for c in self.slots.values() for a in c.abstracts)
+
+    def leave(self, outs: Iterator[Any], given: Sequence[Tensor] = ()) -> None:
+        """Give the carried slots the region's results, which may be Tensors that it was given."""
+        self.fill(outs, given)
+        for obj, slot in self.vanish.values():
+            self.store(obj, slot, UNSET)
+
+    def fill(self, values: Iterator[Any], given: Sequence[Tensor] = ()) -> None:
+        """Give the carried slots new values, leaf by leaf."""
+        stored = []
+        for c in self.slots.values():
+            leaves = [next(values) for _ in c.abstracts]
+            if c.raw:
+                found: Any = getattr(leaves[0], "_node", None) or getattr(leaves[0], "node", None)
+                value = found or leaves[0]
+            else:
+                value = unflatten(c.structure, self.cells(c, leaves), known=False)
+                self.ev.alive.append(value)
+                stored.append((c, leaves_of(value)[0]))
+            self.store(c.obj, c.slot, value)
+        for c, cells in stored:
+            self.note_alternatives(c, cells, given)
+        for obj, slot, conflict in self.lost.values():
+            self.store(obj, slot, conflict)
+
+    def parameter(self, name: str, abstract: Abstract) -> ParameterNode:
+        """A new parameter of the region."""
+        param = ParameterNode(name, abstract, self.ev.origin)
+        self.region.params.append(param)
+        self.ev.home[id(param)] = self.region
+        return param
+
+    def cells(self, c: Carried, values: list[Any]) -> list[Any]:
+        """The leaves of a carried slot; other names may mean its Tensors: they are not written."""
+        leaves = []
+        for value, olds in zip(values, c.olds, strict=True):
+            if isinstance(value, Tensor):
+                value = self.ev.like_parameters(self.ev.born(value), olds)
+                self.ev.aliased[id(value)] = (
+                    f"this Tensor is carried round {self.what}, so it cannot be "
+                    "written in place: write a .copy() of it"
+                )
+            leaves.append(value)
+        return leaves
+
+    def note_alternatives(self, c: Carried, cells: list[Any], given: Sequence[Tensor] = ()) -> None:
+        """The Tensors that a carried Tensor may be, apart from new ones; `given`: or of these."""
+        for cell, olds in zip(cells, c.olds, strict=True):
+            if isinstance(cell, Tensor):
+                more = [t for t in given if t._abstract == cell._abstract]
+                if olds or more:
+                    self.ev.note_alternatives(cell, [*olds, *more])
+
+    def store(self, obj: Any, slot: Any, value: Any) -> None:
+        """Write a slot."""
+        self.ev.region.touch(obj)
+        slots = read_slots(obj)
+        slots[slot] = value
+        write_slots(obj, slots)
+
+    # ----------------------------------------------------------------- the carry grows
+
+    def grow(self, changes: dict) -> bool:
+        """Add what is newly written; True if the carry grew."""
+        grew = False
+        for i, (obj, old, now) in changes.items():
+            if isinstance(obj, (list, dict, set)) and set(old) != set(now):
+                raise Peel(f"the number of items of a {type(obj).__name__}")
+            for slot in dict.fromkeys([*old, *now]):
+                before, value = old.get(slot, UNSET), now.get(slot, UNSET)
+                key = (i, slot)
+                if before is UNSET and isinstance(obj, World):
+                    raise Peel(f"attribute '{slot[-1]}' from nothing to {type_name(value)}")
+                if before is UNSET:
+                    self.vanish[key] = (obj, slot)
+                elif key not in self.lost:
+                    grew |= self.grow_slot(key, obj, before, value)
+        return grew
+
+    def grow_slot(self, key: tuple[int, Any], obj: Any, before: Any, value: Any) -> bool:
+        """Carry a slot, if it is written; True if that is new."""
+        try:
+            if key in self.slots:
+                return self.check(self.slots[key], value)
+            if before is value or _same_constant(before, value):
+                return False
+            self.slots[key] = self.carried(obj, key[1], before, value)
+        except Peel as why:
+            if not self.settles or isinstance(before, Node):
+                raise
+            self.slots.pop(key, None)
+            if not isinstance(value, (Unset, Conflict)):
+                value = Conflict(f"{self.what} changes {why}")
+            self.lost[key] = (obj, key[1], value)
+        return True
+
+    def carried(self, obj: Any, slot: Any, before: Any, value: Any) -> Carried:
+        """A slot that holds `before` when the region is entered, and `value` at its end."""
+        name = slot if isinstance(slot, str) and isinstance(obj, Env) else "state"
+        if isinstance(before, Node):
+            if not isinstance(value, Node) or value.abstract != before.abstract:
+                raise Peel("the type of a Tensor")
+            return Carried(obj, slot, Container(tuple, ()), [before.abstract], name, raw=True)
+        if isinstance(value, (Unset, Conflict)):
+            raise Peel(f"'{slot}'")
+        old_leaves, old_structure = leaves_of(before)
+        leaves, structure = leaves_of(value)
+        if structure != old_structure:
+            raise Peel(how(slot, type_name(before), value))
+        abstracts = []
+        for a, b in zip(old_leaves, leaves, strict=True):
+            pair = (abstract_of(a), abstract_of(b))
+            if pair[0] != pair[1]:
+                raise Peel(f"'{slot}' from {pair[0]} to {pair[1]}")
+            abstracts.append(pair[0])
+        olds = [[v] if isinstance(v, Tensor) else [] for v in old_leaves]
+        carried = Carried(obj, slot, structure, abstracts, name, olds=olds)
+        self.add_olds(carried, leaves)
+        return carried
+
+    def add_olds(self, c: Carried, leaves: list[Any]) -> bool:
+        """Note the older Tensors that a slot is left with; True if some are new."""
+        births, grew = self.ev.births, False
+        for olds, leaf in zip(c.olds, leaves, strict=True):
+            for t in self.ev.may_be(leaf) if isinstance(leaf, Tensor) else ():
+                is_older = id(t) not in births or not self.region.encloses(births[id(t)])
+                if is_older and all(t is not old for old in olds):
+                    olds.append(t)
+                    grew = True
+        return grew
+
+    def check(self, c: Carried, value: Any) -> bool:
+        """Check that a carried slot keeps its type; True if it may be more Tensors than known."""
+        if c.raw:
+            if not isinstance(value, Node) or value.abstract != c.abstracts[0]:
+                raise Peel("the type of a Tensor")
+            return False
+        if isinstance(value, (Unset, Conflict)):
+            raise Peel(f"'{c.slot}'")
+        leaves, structure = leaves_of(value)
+        found = [abstract_of(v) for v in leaves]
+        if structure != c.structure or found != c.abstracts:
+            alone = isinstance(c.structure, Leaf)
+            before = unflatten(c.structure, c.abstracts, known=False)
+            raise Peel(how(c.slot, str(before) if alone else type_name(before), value))
+        return self.add_olds(c, leaves)
+
+
+def how(slot: Any, was: str, value: Any) -> str:
+    """How the type of a carried value changes, in an error's words."""
+    now = type_name(value)
+    advice = ": write its items in place, or use a tuple" if now in ("list", "dict") else ""
+    return f"'{slot}' from {was} to {now}" if was != now else f"which {now} '{slot}' is{advice}"
+
+
+def is_leaf(value: Any) -> bool:
+    """True for what can be carried by itself: Tensors and numbers."""
+    return isinstance(value, (Tensor, Scalar)) or type(value) in (bool, int, float)
+
+
+def leaves_of(value: Any) -> tuple[list[Any], Structure]:
+    """The numbers and Tensors in a slot; lists and dicts count as they are (they have identity)."""
+
+    if isinstance(value, (list, dict)):
+        return [], Constant(value, (type(value), id(value)))
+    return flatten(value, is_leaf)
+
+
+def abstract_of(value: Any) -> Abstract:
+    """The type of a leaf."""
+    if isinstance(value, Tensor):
+        return value._abstract
+    return AbstractScalar(kind_of(value))
+
+
+def _same_constant(a: Any, b: Any) -> bool:
+    if isinstance(a, Closure) and isinstance(b, Closure):
+        return bool(mark(a) == mark(b))
+    return isinstance(a, (bool, int, float, str)) and constant_key(a) == constant_key(b)
