@@ -607,6 +607,21 @@ def carry_of_a_string_known_at_run_time(x):
 
 
 @PROGRAMS.on(*SIZES)
+def carry_of_a_string_or_function_that_tensors_choose(x):
+    name, f, last = "start", ops.sin, None
+    while x < 50:
+        x = x * 2 + f(x)
+        name = "far" if x > 9 else name
+        f = ops.cos if x > 20 else ops.tanh if x > 3 else f
+        if last is None:
+            last = "once"
+        elif last == "once" and x > 30:
+            last = f"{name}!" if name == "far" else None
+    print(name, last)
+    return f(x), name, last
+
+
+@PROGRAMS.on(*SIZES)
 def carry_that_is_none_at_first(x):
     last = None
     while x < 20:
@@ -927,7 +942,7 @@ def presence_of_an_attribute(x):
     return x if hasattr(s, "extra") else -x
 
 
-@REFUSALS.on(TypeError, r"Tensor\[Float32, \(\)\], float", 1.0)
+@REFUSALS.on(TypeError, r"Tensor\[Float32, \(\)\] or float", 1.0)
 def float_or_tensor(x):
     s = 0.0
     if x > 0:
@@ -975,6 +990,32 @@ def function_made_again_in_each_iteration(x):
     for i in range(40):
         f = (lambda v: v + 1) if x > i else f  # noqa: E731
     return x if f is None else f(x)
+
+
+@REFUSALS.on(
+    TypeError,
+    r"Float32, \(2\)\] \(test_control_flow.py:\d+\) or .*Float32, \(3\)\] \(test_control_flow.py:",
+    1.0,
+)
+def shapes_of_two_arms(x):
+    if x > 0:
+        y = ops.zeros((2,))
+    else:
+        y = ops.zeros((3,))
+    return y
+
+
+@REFUSALS.on(
+    TypeError,
+    r"changes 'y' from .*\(4\)\] \(test_con.*\) to .*\(8\)\] \(test_con.*\): keep its",
+    1.0,
+)
+def shape_that_grows_in_a_loop(x):
+    y = ops.zeros((2,))
+    while x < 10:
+        y = ops.concat([y, y])
+        x = x + 1
+    return y
 
 
 @REFUSALS.on(TypeError, "which Square 's' is", 1.0)

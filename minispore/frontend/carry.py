@@ -3,7 +3,8 @@
 Such code is evaluated once, but must be right for every time it runs.  So each older slot (a name,
 an item, a Tensor's content ...) that it writes becomes a parameter of its region, and a result.
 Which those are is found by evaluating until nothing new is written: a constant that changes rises
-to a Scalar; what changes its type raises Peel.
+to a Scalar, which of several strings or functions a name means to a number; what changes its type
+raises Peel.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from minispore.abstract import Abstract, AbstractScalar
-from minispore.frontend.exits import Peel, kind_of, mark, type_name
+from minispore.frontend.exits import Peel, chain_of, kind_of, mark, type_name, with_place
 from minispore.frontend.heap import (
     UNSET,
+    Choice,
     Closure,
     Conflict,
     Env,
+    Lazy,
     Region,
     Unset,
     World,
@@ -26,7 +29,7 @@ from minispore.frontend.heap import (
     write_slots,
 )
 from minispore.ir.node import Node, ParameterNode
-from minispore.symbolic import Scalar, wrap
+from minispore.symbolic import Scalar, scalar_op, wrap
 from minispore.tensor import Tensor
 from minispore.tree import Constant, Container, Leaf, Structure, constant_key, flatten, unflatten
 
@@ -45,6 +48,7 @@ class Carried:
     name: str
     raw: bool = False  # the slot holds a node, not a Tensor (a Tensor's content, the Token)
     olds: list[list[Tensor]] = field(default_factory=list)  # per leaf: older Tensors it may be
+    options: list[Any] | None = None  # it is one of these, and its only leaf says which
 
 
 class Carry:
@@ -68,8 +72,29 @@ class Carry:
         out: list[Node] = []
         for c in self.slots.values():
             value = read_slots(c.obj)[c.slot]
-            out += [value] if c.raw else map(self.ev.node_of, leaves_of(value)[0])
+            out += [value] if c.raw else map(self.ev.node_of, self.leaves(c, value))
         return out
+
+    def leaves(self, c: Carried, value: Any) -> list[Any]:
+        """The leaves of what a slot holds."""
+        return leaves_of(value)[0] if c.options is None else [self.number(c, value)]
+
+    def number(self, c: Carried, value: Any) -> Any:
+        """Which of a slot's options a value is."""
+        assert c.options is not None
+        if isinstance(value, Choice):
+            first, second = (self.number(c, o) for o in value.options)
+            return scalar_op("ScalarPick", Scalar(value.condition), second, first)
+        return [mark(o) for o in c.options].index(mark(value))
+
+    def content(self, c: Carried, leaves: list[Any]) -> Any:
+        """What a slot holds, of its leaves."""
+        if c.options is None:
+            return unflatten(c.structure, leaves, known=False)
+        *firsts, value = c.options
+        for i in reversed(range(len(firsts))):
+            value = Choice(scalar_op("ScalarEqual", leaves[0], i).node, (firsts[i], value))
+        return value
 
     def enter(self, region: Region) -> None:
         """Give the carried slots parameters of the region as their values."""
@@ -91,9 +116,10 @@ class Carry:
                 found: Any = getattr(leaves[0], "_node", None) or getattr(leaves[0], "node", None)
                 value = found or leaves[0]
             else:
-                value = unflatten(c.structure, self.cells(c, leaves), known=False)
+                cells = self.cells(c, leaves)
+                value = self.content(c, cells)
                 self.ev.alive.append(value)
-                stored.append((c, leaves_of(value)[0]))
+                stored.append((c, cells))
             self.store(c.obj, c.slot, value)
         for c, cells in stored:
             self.note_alternatives(c, cells, given)
@@ -180,20 +206,35 @@ class Carry:
             return Carried(obj, slot, Container(tuple, ()), [before.abstract], name, raw=True)
         if isinstance(value, (Unset, Conflict)):
             raise Peel(f"'{slot}'")
+        options = self.options([before, value])
+        if options is not None:
+            one = AbstractScalar(int)
+            return Carried(obj, slot, Leaf(0), [one], name, olds=[[]], options=options)
         old_leaves, old_structure = leaves_of(before)
         leaves, structure = leaves_of(value)
         if structure != old_structure:
-            raise Peel(how(slot, type_name(before), value))
+            raise Peel(how(slot, with_place(before), value))
         abstracts = []
         for a, b in zip(old_leaves, leaves, strict=True):
             pair = (abstract_of(a), abstract_of(b))
             if pair[0] != pair[1]:
-                raise Peel(f"'{slot}' from {pair[0]} to {pair[1]}")
+                raise Peel(how(slot, with_place(a), b))
             abstracts.append(pair[0])
         olds = [[v] if isinstance(v, Tensor) else [] for v in old_leaves]
         carried = Carried(obj, slot, structure, abstracts, name, olds=olds)
         self.add_olds(carried, leaves)
         return carried
+
+    def options(self, values: list[Any]) -> list[Any] | None:
+        """The strings, functions and None that a slot may hold; None if it may hold others."""
+        found = {m: a for v in values for m, (a, _) in chain_of(v).items()}
+        options = sorted(found.values(), key=lambda a: a is not None)  # so that `is None` decides
+        for value in options:
+            home = self.ev.births.get(id(value))
+            new = home is not None and self.region.encloses(home)
+            if new or not (value is None or type(value) is str or _is_function(value)):
+                return None
+        return options
 
     def add_olds(self, c: Carried, leaves: list[Any]) -> bool:
         """Note the older Tensors that a slot is left with; True if some are new."""
@@ -214,6 +255,13 @@ class Carry:
             return False
         if isinstance(value, (Unset, Conflict)):
             raise Peel(f"'{c.slot}'")
+        if c.options is not None:
+            options = self.options([*c.options, value])
+            if options is None:
+                raise Peel(how(c.slot, " or ".join(map(type_name, c.options)), value))
+            grew = len(options) > len(c.options)
+            c.options = options
+            return grew
         leaves, structure = leaves_of(value)
         found = [abstract_of(v) for v in leaves]
         if structure != c.structure or found != c.abstracts:
@@ -223,11 +271,18 @@ class Carry:
         return self.add_olds(c, leaves)
 
 
+def _is_function(value: Any) -> bool:
+    """True for what is called and nothing else: functions, classes, primitives, Cells."""
+    return callable(value) and not isinstance(value, (Tensor, Scalar, Choice, Conflict, Lazy))
+
+
 def how(slot: Any, was: str, value: Any) -> str:
     """How the type of a carried value changes, in an error's words."""
     now = type_name(value)
+    if was != now:
+        return f"'{slot}' from {was} to {with_place(value)}: keep its type, dtype and shape"
     advice = ": write its items in place, or use a tuple" if now in ("list", "dict") else ""
-    return f"'{slot}' from {was} to {now}" if was != now else f"which {now} '{slot}' is{advice}"
+    return f"which {now} '{slot}' is{advice}"
 
 
 def is_leaf(value: Any) -> bool:

@@ -104,6 +104,13 @@ def type_name(value: Any) -> str:
     return "None" if value is None else type(value).__name__
 
 
+def with_place(value: Any) -> str:
+    """The type of a value, and the line that made it, in an error's words."""
+    node = value._node if isinstance(value, Tensor) else getattr(value, "node", None)
+    where = node.origin.where if isinstance(node, Node) else None
+    return f"{type_name(value)} ({where})" if where else type_name(value)
+
+
 def always_leaves(body: list[ast.stmt]) -> bool:
     """True if every path through a block leaves it (by its form alone)."""
     if not body:

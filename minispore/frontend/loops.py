@@ -173,6 +173,7 @@ def run_loop(
                 return end()
             except Peel as why:
                 if peeled:
+                    ev.frame.where = loop.origin.where or ev.frame.where
                     raise TypeError(f"a loop that a Tensor decides changes {why}") from None
                 return _peel(ev, loop, count)
         if _is_worth_keeping(ev, loop, count, left, len(ev.home) > nodes):

@@ -24,6 +24,7 @@ from minispore.frontend.exits import (
     kind_of,
     mark,
     type_name,
+    with_place,
 )
 from minispore.frontend.heap import (
     UNSET,
@@ -171,8 +172,8 @@ class Merge:
                 "of one in place, or make a new one of the same size in every arm"
             )
         return Conflict(
-            f"its type depends on a Tensor ({', '.join(kinds)}; branch at {where}): "
-            "make the arms agree in type, dtype and shape"
+            f"its type depends on a Tensor (branch at {where}): it is "
+            f"{' or '.join(map(with_place, values))}; make the arms agree in type, dtype and shape"
         )
 
     def nodes(self, values: list[Node], arms: list[int], raw: bool = False) -> Any:

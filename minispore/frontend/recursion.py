@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from minispore.abstract import AbstractScalar
 from minispore.frontend.carry import Carried, Carry, abstract_of, is_leaf
 from minispore.frontend.exits import Peel, Unreachable, is_symbolic, type_name
 from minispore.frontend.heap import (
@@ -32,7 +33,7 @@ from minispore.frontend.source import Code
 from minispore.ir.node import Node
 from minispore.symbolic import wrap
 from minispore.tensor import Tensor
-from minispore.tree import Constant, Container, Structure, constant_key, flatten, unflatten
+from minispore.tree import Constant, Container, Leaf, Structure, constant_key, flatten, unflatten
 
 if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
@@ -204,7 +205,7 @@ class Recursion:
         cells = self.carry.cells(result, outs[:n])
         self.carry.leave(iter(outs[n:]), given)
         self.carry.note_alternatives(result, cells, given)
-        value = unflatten(result.structure, cells, known=False)
+        value = self.carry.content(result, cells)
         for item in _mutable(value):
             ev.born(item)
         return value
@@ -220,6 +221,9 @@ class Recursion:
 
     def note_result(self, value: Any) -> list[Any]:
         """The leaves of what the body returned; its type becomes the result's."""
+        options = self.carry.options([value, *((self.result and self.result.options) or ())])
+        if options is not None and len(options) > 1:
+            return self.note_options(options, value)
         leaves, structure = flatten(value, is_leaf)
         self.check(structure)
         types = list(map(abstract_of, leaves))
@@ -231,6 +235,14 @@ class Recursion:
             self.grew = True
         self.grew |= self.carry.add_olds(self.result, leaves)
         return leaves
+
+    def note_options(self, options: list[Any], value: Any) -> list[Any]:
+        """The same if the result is one of several strings or functions, or None."""
+        new = Carried(None, "the result", Leaf(0), [AbstractScalar(int)], "result",
+                      olds=[[]], options=options)  # fmt: skip
+        if self.result is None or len(options) != len(self.result.options or ()):
+            self.result, self.grew = new, True
+        return self.carry.leaves(self.result, value)
 
     def check(self, structure: Structure) -> None:
         """Refuse to return an object that is made in the region, or chosen by a Tensor."""
