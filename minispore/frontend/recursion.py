@@ -47,11 +47,19 @@ class Call:
     """A function and its arguments, and what tells the call from others."""
 
     def __init__(self, code: Code, scope: Any, args: list[Any], kwargs: dict[str, Any]):
-        self.code, self.scope = code, scope
+        self.code, self.scope, self.args, self.kwargs = code, scope, args, kwargs
         self.leaves, self.structure = flatten((args, kwargs), is_leaf)
         self.types = [abstract_of(v) for v in self.leaves]
         self.constants = [None if is_symbolic(v) else constant_key(v) for v in self.leaves]
         self.kind = (id(code.node), id(scope), self.structure, tuple(self.types))
+
+    def names(self) -> list[str]:
+        """A name for each leaf: its parameter's."""
+        a = self.code.node.args
+        positional = [p.arg for p in [*a.posonlyargs, *a.args]]
+        more = [a.vararg.arg] * (len(self.args) - len(positional)) if a.vararg else []
+        found = [*zip(positional + more, self.args, strict=False), *self.kwargs.items()]
+        return [name for name, value in found for _ in flatten(value, is_leaf)[0]]
 
     def differs(self, other: Call) -> frozenset[int]:
         """The numbers of the leaves that are other constants, or constant in one call only."""
@@ -165,7 +173,9 @@ class Recursion:
         """The arguments as the body sees them, and the carried slots."""
         carry, given = self.carry, self.given
         carry.region = region
-        params = [wrap(carry.parameter(given.name, a)) for a in given.abstracts]
+        names = self.call.names()
+        places = zip(self.places, given.abstracts, strict=True)
+        params = [wrap(carry.parameter(names[i], a)) for i, a in places]
         carry.enter(region)
         cells = carry.cells(given, params)
         carry.note_alternatives(given, cells)
