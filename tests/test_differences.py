@@ -507,22 +507,13 @@ def _():
         ms.jit(f, fullgraph=False)(Tensor(1.0))
 
 
-@row("`try`, `with`, `match`, `class`, `import`, `yield`")
+@row("`try`, `class`, `import`, `yield`")
 def _():
     def with_try(x):
         try:
             return x
         finally:
             pass
-
-    def with_with(x):
-        with contextlib.nullcontext():
-            return x
-
-    def with_match(x):
-        match x:
-            case _:
-                return x
 
     def with_class(x):
         class A:
@@ -538,7 +529,7 @@ def _():
     def with_yield(x):
         yield x
 
-    for fn in (with_try, with_with, with_match, with_class, with_import, with_yield):
+    for fn in (with_try, with_class, with_import, with_yield):
         word = fn.__name__.removeprefix("with_")
         refused(RuntimeError, f"'{word}' cannot be part of a compiled graph: ", fn, Tensor(1.0))
 

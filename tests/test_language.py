@@ -5,6 +5,7 @@ hold is refused with an error at the program's line.
 """
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -456,6 +457,105 @@ def recursion_on_constants(x):
     return doubled(150, x)
 
 
+class Announced:
+    def __init__(self, name, log):
+        self.name, self.log = name, log
+
+    def __enter__(self):
+        print("enter", self.name)
+        return self.log
+
+    def __exit__(self, kind, error, trace):
+        self.log.append((self.name, kind))
+        print("leave", self.name)
+
+
+@PROGRAMS.on(1.0, -1.0, 9.0)
+def contexts(x):
+    log = []
+    with Announced("a", log) as one, Announced("b", log), contextlib.nullcontext(x) as three:
+        one.append(0)
+        if x > 5:
+            return three * 2, log
+        y = x + 1
+    for i in range(3):
+        with Announced("c", []):
+            if x > i:
+                break
+            y = y * 2
+    return y, log
+
+
+@dataclasses.dataclass
+class Move:
+    step: Any
+    times: int = 1
+
+
+class Named:
+    name = "n"
+
+
+@PROGRAMS.on(1.0)
+def patterns(x):
+    subjects = [0, 1, "a", "b", None, (1, 2), [3, 4, 5], [], range(2), {"k": x, "z": 1}, {"z": 2},
+                2.5, Move(x, 4), Move(x), Named(), True, b"y", (x, (1, [x]))]  # fmt: skip
+    found = []
+    for subject in subjects:
+        match subject:
+            case True:
+                found.append("true")
+            case 0 | 1 as n:
+                found.append(n)
+            case None:
+                found.append("none")
+            case str(s) if s == "b":
+                found.append("the b")
+            case str():
+                found.append("text")
+            case (u, (int(v), [w])):
+                found.append((u, v, w))
+            case (a, b):
+                found.append(a + b)
+            case [first, *rest, last]:
+                found.append((first, rest, last))
+            case []:
+                found.append("nothing")
+            case {"k": value, **others}:
+                found.append((value, others))
+            case {}:
+                found.append("a dict")
+            case Move(step, times=4):
+                found.append(step)
+            case Move(step, times):
+                found.append((step, times))
+            case Named(name=("m" | "n") as which):
+                found.append(which)
+            case float():
+                found.append("a float")
+            case _:
+                found.append("else")
+    return found
+
+
+@PROGRAMS.on(1.0, 2.0, 7.0, -3.0)
+def patterns_that_a_tensor_matches(x):
+    match x:
+        case 1 | 4:
+            y = x * 10
+        case 2:
+            return x
+        case z if z > 0:
+            y = z + 1
+        case other:
+            y = -other
+    match int(y):
+        case 10:
+            return y, "ten"
+        case n:
+            return y * n, "other"
+
+
 @functools.lru_cache
 def cached(n):
     return n * y
@@ -468,7 +568,11 @@ def jitted_cached_and_decorated(x):
         return v * 2 if v > 0 else v
 
     def twice(f):
-        return lambda v: f(f(v))
+        @functools.wraps(f)
+        def g(v):
+            return f(f(v))
+
+        return g
 
     @twice
     def plus(v):
@@ -830,10 +934,30 @@ def try_statement(x):
         print(x)
 
 
-@REFUSALS.on(RuntimeError, "'with' cannot be part", 1.0)
-def with_statement(x):
+@REFUSALS.on(RuntimeError, "'open' cannot be part", 1.0)
+def context_of_the_outside(x):
     with open("x"):
         return x
+
+
+@REFUSALS.on(RuntimeError, "would have to run if the body of 'with' fails", 1.0)
+def context_whose_body_may_fail(x):
+    with Announced("a", []):
+        assert x > 0
+    return x
+
+
+@REFUSALS.on(TypeError, "does not support the context manager protocol", 1.0)
+def no_context(x):
+    with 3:
+        return x
+
+
+@REFUSALS.on(TypeError, "accepts 0 positional sub-patterns", 1.0)
+def pattern_of_too_many_parts(x):
+    match x:
+        case Tensor(1):
+            return x
 
 
 @REFUSALS.on(RuntimeError, "'yield' cannot be part", 1.0)

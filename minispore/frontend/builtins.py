@@ -215,6 +215,19 @@ def _partial(ev: Evaluator, function: Any, *args: Any, **kwargs: Any) -> Any:
     return ev.born(functools.partial(function, *args, **kwargs))
 
 
+@_builtin(functools.update_wrapper)
+def _update_wrapper(ev: Evaluator, wrapper: Any, wrapped: Any, *_: Any, **__: Any) -> Any:
+    """The wrapper itself: of what Python copies to it, a graph sees the name alone."""
+    if isinstance(wrapper, Closure):
+        wrapper.__name__ = getattr(wrapped, "__name__", wrapper.__name__)
+    return wrapper
+
+
+@_builtin(functools.wraps)
+def _wraps(ev: Evaluator, wrapped: Any, *_: Any, **__: Any) -> Any:
+    return ev.born(functools.partial(functools.update_wrapper, wrapped=wrapped))
+
+
 @_builtin(iter)
 def _iter(ev: Evaluator, items: Any) -> Any:
     return iterate(ev, items)

@@ -19,7 +19,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from minispore.frontend import attributes, calls, control, exits, loops, objects, operators, text
+from minispore.frontend import (
+    attributes,
+    calls,
+    contexts,
+    control,
+    exits,
+    loops,
+    objects,
+    operators,
+    text,
+)
 from minispore.frontend.capture import Opaque, Outside
 from minispore.frontend.commits import Commits
 from minispore.frontend.errors import UnsupportedError, locate
@@ -90,6 +100,7 @@ class Evaluator(GraphBuilder):
         self.max_depth = max_depth
         self.returned: Location | None = None  # the last return statement
         self.unrolled = 16 if keeps_loops else 4096  # iterations before a loop is tried as a While
+        self.failures = 0  # how many effects may fail
         self.keeping = 0  # depth of loops that constants decide and that are tried as a While
         self.refused_recursions: dict[tuple, Exception] = {}  # calls that are evaluated as they are
         self.kept: set[int] = set()  # loops that constants decide and that are no longer unrolled
@@ -104,6 +115,7 @@ class Evaluator(GraphBuilder):
             if written:
                 prim, args = prim.bound(**prim.attrs, written=written), (*args, *values)
         if prim.effect:
+            self.failures += isinstance(prim, Fallible)
             self.token = self.world.slots["token"]
             callers = tuple(frame.where for frame in self.frames[:-1])
             self.origin = replace(self.origin, callers=callers)
@@ -388,6 +400,9 @@ class Evaluator(GraphBuilder):
             return control.check(self, False, AssertionError, [self.expression(message)])
 
         return control.branch(self, condition, [lambda: Exit(GO_ON), fail])
+
+    def statement_With(self, node: ast.With) -> Exit:
+        return contexts.run(self, node.items, node.body)
 
     def statement_Raise(self, node: ast.Raise) -> Exit:
         if node.exc is None:

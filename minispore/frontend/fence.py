@@ -20,8 +20,6 @@ _REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     ast.ClassDef: ("class", "define the class outside the compiled function"),
     ast.Try: ("try", "test the condition with if, or handle the error around the call"),
     ast.TryStar: ("try", "test the condition with if, or handle the error around the call"),
-    ast.With: ("with", "use the context manager around the call of the compiled function"),
-    ast.Match: ("match", "use if and elif"),
 }
 
 
