@@ -497,7 +497,7 @@ class Named:
 
 
 @PROGRAMS.on(1.0)
-def patterns(x):
+def patterns(x):  # noqa: C901
     subjects = [0, 1, "a", "b", None, (1, 2), [3, 4, 5], [], range(2), {"k": x, "z": 1}, {"z": 2},
                 2.5, Move(x, 4), Move(x), Named(), True, b"y", (x, (1, [x]))]  # fmt: skip
     found = []
