@@ -507,14 +507,8 @@ def _():
         ms.jit(f, fullgraph=False)(Tensor(1.0))
 
 
-@row("`try`, `class`, `import`, `yield`")
+@row("`class`, `import`, `yield`")
 def _():
-    def with_try(x):
-        try:
-            return x
-        finally:
-            pass
-
     def with_class(x):
         class A:
             pass
@@ -529,7 +523,7 @@ def _():
     def with_yield(x):
         yield x
 
-    for fn in (with_try, with_class, with_import, with_yield):
+    for fn in (with_class, with_import, with_yield):
         word = fn.__name__.removeprefix("with_")
         refused(RuntimeError, f"'{word}' cannot be part of a compiled graph: ", fn, Tensor(1.0))
 

@@ -926,14 +926,6 @@ def random_numbers(x):
     return x + np.random.rand()
 
 
-@REFUSALS.on(RuntimeError, "'try' cannot be part", 1.0)
-def try_statement(x):
-    try:
-        return x
-    finally:
-        print(x)
-
-
 @REFUSALS.on(RuntimeError, "'open' cannot be part", 1.0)
 def context_of_the_outside(x):
     with open("x"):

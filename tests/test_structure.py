@@ -59,8 +59,8 @@ OUTSIDE = (  # rooms without a budget: built on top of the spine
 BUDGETS = {
     # Typed code at 100 columns, and a front end that holds all of control flow: what was measured
     # when it was complete, with little room to grow.
-    "spine": 10400,
-    "of it, frontend": 5000,
+    "spine": 10800,
+    "of it, frontend": 5300,
     "drawings": 1500,
     "ops": 3100,
     "rule tables": 900,

@@ -1,18 +1,20 @@
 """``with``: contexts whose ``__enter__`` and ``__exit__`` are plain Python.
 
-Both are evaluated around the body, on every path through it.  What leaves the body by an error
-would run ``__exit__`` too, and might be silenced there; a graph only ends.  So a context that has
-something to do in the end cannot hold what may fail when the graph runs.
+Both are evaluated around the body, on every path through it, and ``__exit__`` gets the errors of
+constant code as a handler does (handlers.py).  But what fails when the graph runs ends it, so a
+context that has something to do in the end cannot hold what may fail.
 """
 
 from __future__ import annotations
 
 import ast
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from minispore.frontend import handlers
 from minispore.frontend.control import truth
 from minispore.frontend.errors import UnsupportedError
-from minispore.frontend.exits import Exit, refuse_choice, type_name
+from minispore.frontend.exits import GO_ON, Exit, refuse_choice, type_name
 from minispore.frontend.heap import Trial
 
 if TYPE_CHECKING:
@@ -32,18 +34,24 @@ def run(ev: Evaluator, items: list[ast.withitem], body: list[ast.stmt]) -> Exit:
     if item.optional_vars is not None:
         ev.assign(item.optional_vars, value)
     before = ev.failures
-    exit = run(ev, rest, body)
+    error: BaseException | None = None
+    exit = Exit(GO_ON)
+    try:
+        exit = handlers.in_try(ev, partial(run, ev, rest, body))
+    except Exception as found:
+        error = handlers.own(ev, found)
     ev.at(item.context_expr)
     may_fail = ev.failures > before
+    about = [None, None, None] if error is None else [type(error), error, None]
     with Trial(ev.region, kept=True):
-        silences = truth(ev, ev.call(leave, [manager, None, None, None], {}))
+        silences = truth(ev, ev.call(leave, [manager, *about], {}))
         lasts = any(i not in ev.births for i in ev.region.journal)  # when the call has ended
     if may_fail and (silences is not False or lasts):
         raise UnsupportedError(
             f"__exit__ of {type_name(manager)} would have to run if the body of 'with' fails: use "
             "the context manager around the call of the compiled function"
         )
-    return exit
+    return exit if error is None or silences is True else handlers.throw_again(ev, error)
 
 
 def _method(manager: Any, name: str) -> Any:

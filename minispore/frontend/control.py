@@ -274,7 +274,8 @@ def resolve(ev: Evaluator, value: Any) -> Any:
 
 def check(ev: Evaluator, condition: Condition, kind: Callable, args: Sequence[Any]) -> Exit:
     """Emit a Check, which raises ``kind(*args)``; one that always fails ends the block."""
-
+    if condition is False:
+        ev.throw(kind, args)
     if any(isinstance(v, Parameter) for v in args):
         raise UnsupportedError(
             "a Parameter cannot be part of an error in a compiled graph: use its value()"

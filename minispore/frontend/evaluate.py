@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -25,6 +25,7 @@ from minispore.frontend import (
     contexts,
     control,
     exits,
+    handlers,
     loops,
     objects,
     operators,
@@ -101,6 +102,9 @@ class Evaluator(GraphBuilder):
         self.returned: Location | None = None  # the last return statement
         self.unrolled = 16 if keeps_loops else 4096  # iterations before a loop is tried as a While
         self.failures = 0  # how many effects may fail
+        self.tries: list[Region] = []  # where the open try statements stand
+        self.handled: list[BaseException] = []  # what the handlers around us handle
+        self.undecided: BaseException | None = None  # the last error where a Tensor decides
         self.keeping = 0  # depth of loops that constants decide and that are tried as a While
         self.refused_recursions: dict[tuple, Exception] = {}  # calls that are evaluated as they are
         self.kept: set[int] = set()  # loops that constants decide and that are no longer unrolled
@@ -224,6 +228,10 @@ class Evaluator(GraphBuilder):
         around, self.region = self.region, region
         try:
             yield
+        except Exception as error:
+            if region.kind in ("arm", "loop", "recursion"):
+                self.undecided = error
+            raise
         finally:
             self.region = around
             if keeps:
@@ -258,6 +266,10 @@ class Evaluator(GraphBuilder):
         where = location(node, self.frame.code)
         self.frame.where = where
         self.origin = Origin(where, "/".join(self.scopes), self.phase)
+
+    def throw(self, kind: Callable, args: Sequence[Any]) -> None:
+        """Raise ``kind(*args)`` to an open ``try``, if constants lead from there to here."""
+        handlers.throw(self, kind, args)
 
     def failed(self, error: BaseException) -> None:
         """Put the user's frames on an error that is passing by."""
@@ -401,15 +413,16 @@ class Evaluator(GraphBuilder):
 
         return control.branch(self, condition, [lambda: Exit(GO_ON), fail])
 
+    def statement_Try(self, node: ast.Try) -> Exit:
+        return handlers.run(self, node)
+
     def statement_With(self, node: ast.With) -> Exit:
         return contexts.run(self, node.items, node.body)
 
     def statement_Raise(self, node: ast.Raise) -> Exit:
-        if node.exc is None:
-            raise UnsupportedError(
-                "'raise' without an exception needs 'except', which a graph lacks"
-            )
-        value = self.expression(node.exc)
+        if node.exc is None and not self.handled:
+            raise RuntimeError("No active exception to reraise")
+        value = self.expression(node.exc) if node.exc else self.handled[-1]
         if node.cause is not None:
             self.expression(node.cause)
         self.at(node)

@@ -18,8 +18,7 @@ _REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Import: ("import", "import the module at the top of the file"),
     ast.ImportFrom: ("import", "import the name at the top of the file"),
     ast.ClassDef: ("class", "define the class outside the compiled function"),
-    ast.Try: ("try", "test the condition with if, or handle the error around the call"),
-    ast.TryStar: ("try", "test the condition with if, or handle the error around the call"),
+    ast.TryStar: ("except*", "test the condition with if, or handle the error around the call"),
 }
 
 
