@@ -41,6 +41,7 @@ from minispore.ir.node import (
     ParameterNode,
     Rebuilder,
     Switch,
+    ValueNode,
     is_call_of,
     is_tuple_plumbing,
     make_tuple,
@@ -362,6 +363,11 @@ def test_effects_are_in_order_along_dashed_edges():
     between = [a for t, h, a in dot.edges if t in prints and h in prints]
     assert len(between) == 1 and 'style="dashed"' in between[0]
     assert not any("tree(" in label for label in dot.labels())
+
+
+def test_a_token_is_not_called_a_stack():
+    start = ValueNode(None, TOKEN)
+    assert "return token" in draw(FuncGraph("arm", (), start)).dot
 
 
 def test_names_are_escaped():

@@ -34,8 +34,10 @@ def _shape(shape: tuple[int, ...]) -> str:
 def constant_text(node: ValueNode) -> str:
     """A number, a few numbers, or ``const (3, 4) Float32``."""
     value = node.value
+    if value is None:
+        return "token" if node.abstract == TOKEN else "empty stack"
     if not isinstance(value, np.ndarray):
-        return "empty stack" if value is None else repr(value)
+        return repr(value)
     if value.size > MANY or value.ndim > 1:
         return f"const {type_text(node.abstract)}"
     numbers = [str(v) for v in value.reshape(-1)]
