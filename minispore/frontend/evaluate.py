@@ -483,7 +483,8 @@ class Evaluator(GraphBuilder):
                 "if, or if the loop does not run; give it a value before"
             )
         if isinstance(value, Conflict):
-            raise TypeError(f"'{name}' cannot be used: {value.why}")
+            what = name if " " in name else f"'{name}'"
+            raise TypeError(f"{what} cannot be used: {value.why}")
         if isinstance(value, Opaque):
             raise UnsupportedError(value.why)
         return control.resolve(self, value)
