@@ -528,6 +528,18 @@ def _():
         refused(RuntimeError, f"'{word}' cannot be part of a compiled graph: ", fn, Tensor(1.0))
 
 
+@row("`WhileLoop`, `ForiLoop` and `Scan` whose value changes its type, or whose function fails")
+def _():
+    def changes(x):
+        return ops.WhileLoop()(lambda v: x > 0, lambda v: v + 0.5, 1)
+
+    def fails(x):
+        return ops.ForiLoop()(0, 2, lambda i, v: v + {}["k"], x)
+
+    raises(TypeError, "was given int and returned float", changes, floats(1))
+    raises(KeyError, "k", fails, floats(1))
+
+
 @row("Two arms of an `if` with different shapes")
 def _():
     def f(x):

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
 
 # Modules of this package whose functions are evaluated from source, like a user's.
-_EVALUATED = ("minispore.nn", "minispore.train")
+_EVALUATED = ("minispore.nn", "minispore.train", "minispore.ops.loops")
 # Modules whose functions may run while compiling, on constants: they have no hidden state.
 _PURE = frozenset(
     "math operator numpy functools itertools collections typing copy _operator ml_dtypes builtins "
@@ -83,9 +83,14 @@ def call(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) 
     if hasattr(type(function), "construct"):
         return call_cell(ev, function, args, kwargs)
     method = getattr(type(function), "__call__", None)  # noqa: B004  # where it is defined matters
-    if isinstance(method, types.FunctionType) and not is_trusted(type(function).__module__):
+    if isinstance(method, types.FunctionType) and not _is_native(type(function).__module__):
         return call(ev, method, [function, *args], kwargs)
     return native(ev, function, args, kwargs)
+
+
+def _is_native(module: str) -> bool:
+    """True for code of this package that runs as it is while compiling."""
+    return is_trusted(module) and not module.startswith(_EVALUATED)
 
 
 def _call_partial(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -122,7 +127,7 @@ def _call_function(
     module = function.__module__ or ""
     if function in BUILTINS:
         return BUILTINS[function](ev, args, kwargs)
-    if is_trusted(module) and not module.startswith(_EVALUATED):
+    if _is_native(module):
         return native(ev, function, args, kwargs)
     if module.split(".")[0] in _PURE:
         return native(ev, function, args, kwargs)
@@ -147,7 +152,7 @@ def native(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]
     if is_trusted(module):
         out = function(*args, **kwargs)
         is_value = isinstance(out, (Tensor, type, types.FunctionType, str, int, float, type(None)))
-        return out if is_value else ev.born(out)
+        return out if is_value else _new(ev, out)
     name = getattr(function, "__qualname__", repr(function))
     if module.split(".")[0] not in _PURE or module.startswith("numpy.random"):
         raise UnsupportedError(
@@ -161,6 +166,17 @@ def native(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]
         )
     evaluated = [functools.partial(_invoke, ev, a) if _has_source(a) else a for a in args]
     return _made_here(ev, function(*evaluated, **kwargs))
+
+
+def _new(ev: Evaluator, value: Any) -> Any:
+    """Note that a native function made an object, and the containers in it."""
+    if id(value) in ev.births or id(value) in ev.outside.old:
+        return value  # it was there before
+    parts = value.values() if isinstance(value, dict) else value
+    for item in parts if isinstance(value, (list, tuple, dict)) else ():
+        if isinstance(item, (list, tuple, dict)):
+            _new(ev, item)
+    return ev.born(value)
 
 
 def _host(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
