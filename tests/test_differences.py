@@ -470,6 +470,15 @@ def _():
     assert (double(Tensor(1.0)), triple(Tensor(1.0))) == (2, 3)
 
 
+@row("A Tensor as index of a list or CellList of Cells")
+def _():
+    cells = [nn.ReLU(), nn.Tanh(), nn.Sigmoid()]
+    for held in (cells, nn.CellList(cells)):
+        for index in (Tensor(0), Tensor(-1, ms.int32), Tensor([1], ms.int64)):
+            found = agree(lambda x, i, held=held: held[i](x), floats(2), index)
+            assert_same(found, cells[int(index)](floats(2)))
+
+
 @row("Long constant loops")
 def _():
     def f(x):

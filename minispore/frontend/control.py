@@ -84,21 +84,26 @@ def as_value(condition: Condition) -> Any:
 
 def known(ev: Evaluator, node: Node) -> Condition:
     """The truth of a bool node, if constants or the arm we are in decide it."""
+    arm = arm_taken(ev, node)
+    return node if arm is None else arm == 0
+
+
+def arm_taken(ev: Evaluator, node: Node) -> int | None:
+    """The arm of a Switch by a bool or int, if constants or the arm we are in decide it."""
     fact = fact_of(ev, node)
-    if fact is not None:
-        return fact
-    if isinstance(node, ValueNode) or id(node) in ev.fixed:
-        return bool(interpret(FuncGraph("constant", (), node), [])[0])
-    return node
+    if fact is None and (isinstance(node, ValueNode) or id(node) in ev.fixed):
+        value = interpret(FuncGraph("constant", (), node), [])[0]
+        return value if type(value) is int else int(not value)
+    return fact
 
 
-def fact_of(ev: Evaluator, node: Node) -> bool | None:
-    """What the arms around us say of a condition."""
+def fact_of(ev: Evaluator, node: Node) -> int | None:
+    """What the arms around us say of a bool or int: the arm that a Switch by it takes."""
     plain, flipped = _without_not(node)
     for condition, arm in ev.facts:
         other, flip = _without_not(condition)
         if isinstance(condition.abstract, AbstractScalar) and _alike(other, plain):
-            return (arm == 0) ^ flip ^ flipped
+            return arm ^ flip ^ flipped
     return None
 
 
@@ -192,7 +197,8 @@ def _pick_truth(ev: Evaluator, choice: Choice, test: Callable[[Any], Any]) -> An
 
 def for_each(ev: Evaluator, choice: Choice, function: Callable[[Any], Any]) -> Any:
     """``function`` of whichever alternative is picked when the graph runs."""
-    return choose(ev, choice.condition, [partial(function, o) for o in choice.options])
+    picker, options = choice.pickers()[0]
+    return choose(ev, picker, [partial(function, o) for o in options])
 
 
 def each_text(ev: Evaluator, values: list[Any], run: Callable[..., Any]) -> Any:
@@ -221,8 +227,8 @@ def settled(ev: Evaluator, values: list[Any], run: Callable[[list[Any]], Any]) -
     copy = walk(values)
     if not pending:
         return run(copy)
-    again = partial(settled, ev, values, run)
-    return choose(ev, pending[0].condition, [again, again])
+    picker, options = pending[0].pickers()[0]
+    return choose(ev, picker, [partial(settled, ev, values, run)] * len(options))
 
 
 def pick(ev: Evaluator, condition: Condition, if_true: Any, if_false: Any) -> Any:
@@ -265,10 +271,13 @@ def contains(ev: Evaluator, container: Any, item: Any) -> Any:
 def resolve(ev: Evaluator, value: Any) -> Any:
     """A Choice becomes its alternative inside an arm of its own condition."""
     while isinstance(value, Choice):
-        fact = fact_of(ev, value.condition)
-        if fact is None:
+        for picker, options in value.pickers():
+            arm = fact_of(ev, picker)
+            if arm is not None:
+                value = options[arm]
+                break
+        else:
             return value
-        value = value.options[0 if fact else 1]
     return value
 
 
@@ -305,10 +314,13 @@ def _returning(expression: Callable[[], Any]) -> Exit:
 
 
 def branch(ev: Evaluator, condition: Node, arms: list[Arm]) -> Exit:
-    """Evaluate all arms, merge what they wrote, and return the common exit."""
-    fact = known(ev, condition) if isinstance(condition.abstract, AbstractScalar) else condition
-    if isinstance(fact, bool):
-        return arms[0 if fact else 1]()
+    """Evaluate all arms, merge what they wrote, and return the common exit.
+
+    A bool condition picks one of two arms, an int the arm of that number.
+    """
+    arm = arm_taken(ev, condition) if isinstance(condition.abstract, AbstractScalar) else None
+    if arm is not None:
+        return arms[arm]()
     results = [_evaluate_arm(ev, condition, k, arm) for k, arm in enumerate(arms)]
     regions = [r for r, _, _ in results]
     owner = SwitchNode(ev.region, ev.origin, condition, regions)
@@ -318,7 +330,8 @@ def branch(ev: Evaluator, condition: Node, arms: list[Arm]) -> Exit:
 
 
 def _evaluate_arm(ev: Evaluator, condition: Node, k: int, arm: Arm) -> tuple[Region, Exit, dict]:
-    name = ("if_true", "if_false")[k] if k < 2 else f"arm_{k}"
+    is_index = condition.abstract == AbstractScalar(int)
+    name = f"item_{k}" if is_index else ("if_true", "if_false")[k]
     origin, where = ev.origin, ev.frame.where
     region = Region(ev.region, "arm", name, origin)
     ev.facts.append((condition, k))

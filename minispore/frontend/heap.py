@@ -50,12 +50,19 @@ class Choice:
 
     Alternatives are functions, Cells, strings, None, objects, or a Tensor beside them; `options` is
     (value if true, value if false).  The second may be a Choice again: each condition says that the
-    value is the first option, whatever the conditions around it say.
+    value is the first option, whatever the conditions around it say.  Where an index picks among
+    many, `table` holds it and them: one Switch serves all.
     """
 
     def __init__(self, condition: Node, options: tuple[Any, ...]):
         self.condition = condition
         self.options = options
+        self.table: tuple[Node, tuple[Any, ...]] | None = None
+
+    def pickers(self) -> list[tuple[Node, tuple[Any, ...]]]:
+        """The nodes that pick, the best one first, each with what it picks from."""
+        chain = (self.condition, self.options)
+        return [chain] if self.table is None else [self.table, chain]
 
     def __eq__(self, other: object) -> bool:
         raise TypeError("a value that depends on a Tensor is compared inside a container")

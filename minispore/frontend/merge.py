@@ -13,7 +13,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
-from minispore.abstract import AbstractTensor
+from minispore.abstract import AbstractScalar, AbstractTensor
 from minispore.dtype import bool_
 from minispore.frontend.exits import (
     RAISE,
@@ -55,6 +55,7 @@ class Merge:
         self.partner: list[dict[int, tuple]] = [{} for _ in results]
         self.before: dict[int, dict] = {}  # what changed objects held before the Switch
         self.mixed_up: list[tuple[Tensor, list[Tensor]]] = []  # merged Tensors, alternatives
+        self.by_index = owner.condition.abstract == AbstractScalar(int)
 
     def run(self) -> Exit:
         ev = self.ev
@@ -278,6 +279,9 @@ class Merge:
                                arms)  # fmt: skip
             option = self.alternative(m, chains, arms)
             result = Choice(is_it.node, (option, result)) if isinstance(is_it, Scalar) else option
+        plain = len(arms) == len(self.results) and not any(isinstance(v, Choice) for v in values)
+        if isinstance(result, Choice) and self.by_index and plain:
+            result.table = (self.owner.condition, tuple(values))
         return result
 
     def holds(self, wanted: Any, chain: dict[Any, tuple], k: int) -> Any:
@@ -292,7 +296,8 @@ class Merge:
 
     def which(self, conditions: list[Any], arms: list[int]) -> Any:
         """One condition from those of the arms: that of the Switch itself if it says the same."""
-        if arms == [0, 1] and len(self.results) == 2 and set(map(type, conditions)) == {bool}:
+        by_bool = arms == [0, 1] and not self.by_index
+        if by_bool and set(map(type, conditions)) == {bool}:
             if conditions[0] is not conditions[1]:
                 own = Scalar(self.owner.condition)
                 return own if conditions[0] else scalar_op("ScalarNot", own)

@@ -6,14 +6,22 @@ import operator
 import types
 from collections import defaultdict
 from collections.abc import MappingView
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
-from minispore.frontend.control import as_value, check, choose, each_text, pick, truth
+from minispore.frontend.control import as_value, branch, check, choose, each_text, truth
 from minispore.frontend.errors import UnsupportedError
-from minispore.frontend.exits import Condition, Unreachable, is_text_choice, refuse_choice
+from minispore.frontend.exits import (
+    GO_ON,
+    RAISE,
+    Exit,
+    Unreachable,
+    is_text_choice,
+    refuse_choice,
+)
 from minispore.frontend.heap import END, Lazy
 from minispore.frontend.loops import SymbolicRange
+from minispore.ir.node import Node, ValueNode, is_call_of
 from minispore.symbolic import NeedConstant, Scalar
 from minispore.tensor import Tensor
 
@@ -62,10 +70,16 @@ def set_item(ev: Evaluator, obj: Any, index: Any, value: Any) -> None:
             value = ev.iterate(value)
         ev.region.touch(obj)
         if isinstance(obj, list) and _varies(obj, index):
-            for k, chosen in _positions(ev, obj, index):
-                obj[k] = pick(ev, chosen, value, obj[k])
+            place = _place(ev, obj, index)
+            branch(ev, place, [partial(_write_item, ev, obj, k, value) for k in range(len(obj))])
         else:
             obj[index] = value
+
+
+def _write_item(ev: Evaluator, items: list, k: int, value: Any) -> Exit:
+    ev.region.touch(items)
+    items[k] = value
+    return Exit(GO_ON)
 
 
 def _varies(obj: Any, index: Any) -> bool:
@@ -73,35 +87,50 @@ def _varies(obj: Any, index: Any) -> bool:
     return isinstance(index, Scalar) or (isinstance(index, Tensor) and not isinstance(obj, dict))
 
 
-def _positions(ev: Evaluator, obj: Any, index: Any) -> list[tuple[Any, Condition]]:
-    """The keys of a list, tuple or dict, each with the condition that it is the index."""
-    keys = list(obj) if isinstance(obj, dict) else list(range(len(obj)))
-    if ev.keeping or not all(isinstance(k, (bool, int, float)) for k in keys):
-        raise NeedConstant("an index or key")  # a loop that needs it is unrolled
-    error: BaseException = KeyError(index)
-    if not isinstance(obj, dict):
-        error = IndexError(f"{type(obj).__name__} index out of range")
-        index = ev.call(operator.index, [index], {})
-        negative = truth(ev, index < 0)
-        index = pick(ev, negative, index + len(obj), index)
-    found = [truth(ev, index == k) for k in keys]
-    some = reduce(operator.or_, map(as_value, found), False)
-    check(ev, truth(ev, some), type(error), error.args)
-    return list(zip(keys, found, strict=True))
-
-
 def _pick_item(ev: Evaluator, obj: Any, index: Any) -> Any:
-    """``obj[index]`` with an index known at run time."""
-    places = _positions(ev, obj, index)
+    """``obj[index]`` with an index or key known at run time."""
+    if isinstance(obj, dict):
+        return _pick_by_key(ev, obj, index)
+    place = _place(ev, obj, index)
+    return choose(ev, place, [partial(ev.readable, v, "the item") for v in obj])
+
+
+def _place(ev: Evaluator, items: list | tuple, index: Any) -> Node:
+    """An index known at run time, counted from the front; a Check says that it is in range."""
+    if ev.keeping:
+        raise NeedConstant("an index")  # a loop that needs it is unrolled
+    n = len(items)
+    index = ev.call(operator.index, [index], {})
+    if not _is_below(index.node, n):
+        inside = truth(ev, (index >= -n) & (index < n)) if n else False
+        message = f"{type(items).__name__} index out of range"
+        if check(ev, inside, IndexError, [message]).may == {RAISE}:
+            raise Unreachable
+        index = index % n
+    return index.node
+
+
+def _is_below(node: Node, n: int) -> bool:
+    """True if an int is certainly one of ``range(n)``: ``i % n`` is."""
+    divisor = node.inputs[1] if is_call_of(node, "ScalarMod") else None
+    return isinstance(divisor, ValueNode) and 0 < divisor.value <= n
+
+
+def _pick_by_key(ev: Evaluator, obj: dict, key: Any) -> Any:
+    """``obj[key]`` with a number known at run time."""
+    keys = list(obj)
+    if ev.keeping or not all(isinstance(k, (bool, int, float)) for k in keys):
+        raise NeedConstant("a key")  # a loop that needs it is unrolled
+    found = [truth(ev, key == k) for k in keys]
+    some = reduce(operator.or_, map(as_value, found), False)
+    if check(ev, truth(ev, some), KeyError, [key]).may == {RAISE}:
+        raise Unreachable
 
     def item(n: int) -> Any:
-        key, chosen = places[n]
-        if n == len(places) - 1:
-            return ev.readable(obj[key], "the item")
-        return choose(ev, chosen, [lambda: ev.readable(obj[key], "the item"), lambda: item(n + 1)])
+        value = lambda: ev.readable(obj[keys[n]], "the item")  # noqa: E731
+        last = n == len(keys) - 1
+        return value() if last else choose(ev, found[n], [value, lambda: item(n + 1)])
 
-    if not places:
-        raise Unreachable  # the check has failed
     return item(0)
 
 

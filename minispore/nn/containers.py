@@ -6,6 +6,7 @@ keys; so a Parameter is called ``seq.0.weight``.  `cell_list` is the tuple of th
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from typing import Any, TypeVar
@@ -34,13 +35,14 @@ class _OrderedCells(Cell):
     def _children_changed(self) -> None:
         self.cell_list = tuple(self._cells.values())
 
-    def _place(self, index: int) -> int:
-        """An index counted from the front; IndexError if there is no such child."""
-        if isinstance(index, bool) or not isinstance(index, int):
+    def _place(self, index: Any) -> int:
+        """An int or integer Tensor counted from the front; IndexError if there is no such child."""
+        if isinstance(index, bool) or not hasattr(index, "__index__"):
             raise TypeError(
                 f"the index of a {type(self).__name__} is an int or a slice, "
                 f"not {type(index).__name__}"
             )
+        index = operator.index(index)
         if not -len(self) <= index < len(self):
             raise IndexError(f"there is no index {index} in a {type(self).__name__} of {len(self)}")
         return index % len(self)

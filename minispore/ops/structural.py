@@ -206,6 +206,8 @@ class ScalarPick(Structural):
         return items[0]
 
     def eval(self, index: int, *items: Any) -> Any:
+        if index < 0:
+            raise IndexError(f"there is no item {index}")
         return items[index]
 
 

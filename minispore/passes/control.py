@@ -77,7 +77,11 @@ def constants_of_arms(node: CNode) -> Node | None:
     numbers = [o for o in outputs if isinstance(o, ValueNode)]
     choice = call.inputs[0]
     is_number = isinstance(node.abstract, AbstractScalar)
-    if choice.abstract != BOOL or not is_number or len(numbers) < len(outputs):
+    if not is_number or len(numbers) < len(outputs):
+        return None
+    if choice.abstract == AbstractScalar(int):
+        return _pick(choice, numbers, node.origin)
+    if choice.abstract != BOOL:
         return None
     return _pick(prim_node("ScalarCast", choice, kind=int), numbers[::-1], node.origin)
 
@@ -184,8 +188,8 @@ SWITCH_RULES = (
     Function("choose_constant", "switch(True, f, g) -> f", ("Switch",), choose_constant),
     Function("merge_equal_arms", "switch(c, f, f) -> f", ("Switch",), merge_equal_arms),
     Function("swap_arms", "switch(not c, f, g) -> switch(c, g, f)", ("Switch",), swap_arms),
-    Function("constants_of_arms", "switch(c, 1, 0) -> pick(int(c), 0, 1)",
-             ("Switch", "TupleGetItem"), constants_of_arms),
+    Function("constants_of_arms", "switch(c, 1, 0) -> pick(int(c), 0, 1); switch(i, 1, 2) -> "
+             "pick(i, 1, 2)", ("Switch", "TupleGetItem"), constants_of_arms),
     Function("pick_known", "pick(1, x, y) -> y; pick(int(c), False, True) -> c", ("ScalarPick",),
              pick_known),
     Function("pick_of_op", "op(pick(i, 1, 2)) -> pick(i, op(1), op(2))", SCALAR_OPS, pick_of_op),
