@@ -219,7 +219,18 @@ def numbers_strings_and_tensors(n):
     return names[n], [10, 20, 30][n], [0.5, 1.5, 2.5][n] * n, tensors[n], sizes[int(n) % 2]
 
 
-@PROGRAMS.on(*INDEXES)
+@PROGRAMS.on((0, 0), (0, -1), (1, 1), (1, 2))
+def lists_in_a_cell_list(i, k):
+    cells = BLOCKS[i][k]
+    return cells(i * 0.5 - 1), BLOCKS[i][-1](k - 0.5)
+
+
+BLOCKS = nn.CellList(
+    [nn.CellList([nn.ReLU(), nn.Sigmoid()]), nn.SequentialCell(nn.Tanh(), nn.ReLU())]
+)
+
+
+@PROGRAMS.on(*INDEXES, 3)
 def written_at_an_index(n):
     counts, tensors = [0, 0, 0], [n, n, n * 2]
     counts[n] += 5

@@ -9,7 +9,7 @@ from collections.abc import MappingView
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
-from minispore.frontend.control import as_value, branch, check, choose, each_text, truth
+from minispore.frontend.control import as_value, branch, check, choose, each_text, for_each, truth
 from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.exits import (
     GO_ON,
@@ -19,7 +19,7 @@ from minispore.frontend.exits import (
     is_text_choice,
     refuse_choice,
 )
-from minispore.frontend.heap import END, Lazy
+from minispore.frontend.heap import END, Choice, Lazy
 from minispore.frontend.loops import SymbolicRange
 from minispore.ir.node import Node, ValueNode, is_call_of
 from minispore.symbolic import NeedConstant, Scalar
@@ -33,6 +33,8 @@ def get_item(ev: Evaluator, obj: Any, index: Any) -> Any:
     """``obj[index]``."""
     if is_text_choice(obj) or is_text_choice(index):
         return each_text(ev, [obj, index], lambda o, i: get_item(ev, o, i))
+    if isinstance(obj, Choice):
+        return for_each(ev, obj, lambda o: get_item(ev, o, index))
     refuse_choice(obj, "what is indexed")
     refuse_choice(index, "an index")
     method = getattr(type(obj), "__getitem__", None)
@@ -70,7 +72,7 @@ def set_item(ev: Evaluator, obj: Any, index: Any, value: Any) -> None:
             value = ev.iterate(value)
         ev.region.touch(obj)
         if isinstance(obj, list) and _varies(obj, index):
-            place = _place(ev, obj, index)
+            place = _place(ev, obj, index, "list assignment")
             branch(ev, place, [partial(_write_item, ev, obj, k, value) for k in range(len(obj))])
         else:
             obj[index] = value
@@ -91,11 +93,11 @@ def _pick_item(ev: Evaluator, obj: Any, index: Any) -> Any:
     """``obj[index]`` with an index or key known at run time."""
     if isinstance(obj, dict):
         return _pick_by_key(ev, obj, index)
-    place = _place(ev, obj, index)
+    place = _place(ev, obj, index, type(obj).__name__)
     return choose(ev, place, [partial(ev.readable, v, "the item") for v in obj])
 
 
-def _place(ev: Evaluator, items: list | tuple, index: Any) -> Node:
+def _place(ev: Evaluator, items: list | tuple, index: Any, name: str) -> Node:
     """An index known at run time, counted from the front; a Check says that it is in range."""
     if ev.keeping:
         raise NeedConstant("an index")  # a loop that needs it is unrolled
@@ -103,8 +105,7 @@ def _place(ev: Evaluator, items: list | tuple, index: Any) -> Node:
     index = ev.call(operator.index, [index], {})
     if not _is_below(index.node, n):
         inside = truth(ev, (index >= -n) & (index < n)) if n else False
-        message = f"{type(items).__name__} index out of range"
-        if check(ev, inside, IndexError, [message]).may == {RAISE}:
+        if check(ev, inside, IndexError, [f"{name} index out of range"]).may == {RAISE}:
             raise Unreachable
         index = index % n
     return index.node

@@ -32,7 +32,7 @@ def value_key(value: Any) -> Hashable:
     It tells 1, 1.0 and True apart, 0.0 and -0.0, and arrays of other dtypes or shapes.
     """
     if isinstance(value, np.ndarray):
-        return (value.dtype.name, value.shape, value.tobytes())
+        return (value.dtype, value.shape, value.tobytes())
     return (type(value).__name__, repr(value))
 
 

@@ -278,6 +278,8 @@ Callee = Primitive | FuncGraph | Switch | While | Grad
 
 def graphs_of(callee: Callee) -> tuple[FuncGraph, ...]:
     """The graphs that a callee refers to."""
+    if isinstance(callee, Primitive):  # as most are
+        return ()
     if isinstance(callee, FuncGraph):
         return (callee,)
     if isinstance(callee, Switch):

@@ -75,6 +75,8 @@ class _Needs:
         self.nodes: set[Node] = set()
         self.site_of: dict[Node, _Site] = {}
         self.sites: dict[FuncGraph, list[_Site]] = {}  # where a graph is called
+        self.operands: set[tuple[_Site, int]] = set()
+        self.results: set[tuple[_Site, int]] = set()
         self.todo: list[tuple] = []  # a method and its arguments: no recursion over graphs
         self.numbers = {
             p: k for group in call_groups(entry) for g in group for k, p in enumerate(g.parameters)
@@ -121,6 +123,9 @@ class _Needs:
 
     def operand(self, site: _Site, number: int) -> None:
         """Need an operand of a call; of a loop, if it is a carry, also its next value."""
+        if (site, number) in self.operands:
+            return
+        self.operands.add((site, number))
         operand = site.node.inputs[number + site.offset]
         self.todo.append((self.node, site.caller, operand, None))
         self.todo += [(self.parameter, g, number) for g in site.graphs]
@@ -130,6 +135,9 @@ class _Needs:
 
     def result(self, site: _Site, index: int) -> None:
         """Need an item of the result of a call."""
+        if (site, index) in self.results:
+            return
+        self.results.add((site, index))
         loop = site.node.callee
         if isinstance(loop, While):
             self.operand(site, loop.n_const + index)
