@@ -156,6 +156,25 @@ def scan_over_pairs_and_texts(x):
     return scan(step, (x, 0), (("a", 1.0), ("b", x), ("c", 2)), length=3)
 
 
+@pytest.mark.parametrize("first", [lambda x: x, lambda x: [x, 1], lambda x: {"x": x, "n": 0}])
+def test_a_long_loop_stays_one_in_the_graph(first):
+    def step(i, value):
+        if isinstance(value, list):
+            return [value[0] * 0.9 + i, value[1] + 1]
+        if isinstance(value, dict):
+            return {"x": value["x"] * 0.9 + i, "n": value["n"] + i}
+        return value * 0.9 + i
+
+    def program(x):
+        return ops.fori_loop(0, 400, step, first(x))
+
+    x = Tensor([1.0, 2.0])
+    agree(program, x, factor=10)
+    compiled = ms.jit(program)
+    compiled(x)
+    assert compiled.graph().count() < 100
+
+
 # ------------------------------------------------------------------- loops in programs
 
 

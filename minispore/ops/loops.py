@@ -44,8 +44,7 @@ def while_loop(cond_func: Callable, loop_func: Callable, init_val: Any) -> Any:
     check_callable("WhileLoop", cond_func=cond_func, loop_func=loop_func)
     items, structure = taken_apart("WhileLoop", init_val)
     while cond_func(unflatten(structure, items)):
-        value = loop_func(unflatten(structure, items))
-        items = next_items("WhileLoop", structure, items, value)
+        items = next_items("WhileLoop", structure, items, loop_func(unflatten(structure, items)))
     return unflatten(structure, items)
 
 
@@ -74,8 +73,7 @@ def fori_loop(
     check_bool("ForiLoop", "unroll", unroll)
     items, structure = taken_apart("ForiLoop", init_val)
     for i in range(lower, upper):
-        value = loop_func(i, unflatten(structure, items))
-        items = next_items("ForiLoop", structure, items, value)
+        items = next_items("ForiLoop", structure, items, loop_func(i, unflatten(structure, items)))
     return unflatten(structure, items)
 
 
