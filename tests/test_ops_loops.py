@@ -11,7 +11,7 @@ from differential import Programs, agree, points_at
 from helpers import assert_same
 
 import minispore as ms
-from minispore import Tensor, nn, ops
+from minispore import Parameter, Tensor, nn, ops
 
 PROGRAMS = Programs()
 SIZES = (1.0, 10.0, 100.0)
@@ -40,6 +40,30 @@ def python_scan(loop_func, value, xs):
         value, y = loop_func(value, x)
         kept.append(y)
     return value, kept
+
+
+class Picky(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.weight = Parameter(Tensor(3.0), name="weight")
+
+    def construct(self, x, y):
+        def both(a, b):
+            self.weight += a
+            return a * self.weight, b
+
+        return ops.cond(x > y, both, lambda a, b: (b - a, a), x, y)
+
+
+@pytest.mark.parametrize("x, y", [(2.0, 1.0), (1.0, 2.0)])
+def test_cond_is_an_if(x, y):
+    net = Picky()
+    agree(lambda a, b: net(a, b), Tensor(x), Tensor(y), state=[net.weight])
+    gradients = ms.grad(lambda u, v: net(u, v)[0], (0, 1))
+    agree(lambda a, b: gradients(a, b), Tensor(x), Tensor(y), state=[net.weight])
+    assert ops.cond(x > y, lambda: 1, lambda: 2) == (1 if x > y else 2)
+    with pytest.raises(TypeError, match="false_func must be a function, not int"):
+        ops.cond(True, lambda: 1, 2)
 
 
 @pytest.mark.parametrize("start", [0.5, 3.0, 50.0])

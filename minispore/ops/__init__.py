@@ -67,7 +67,7 @@ from minispore.ops.nn import (
 from minispore.ops.indexing import (
     AddIndex, GatherIndex, IndexInRange, MaskPositions, SetIndex, SetSlice, getitem, setitem,
 )
-from minispore.ops.loops import ForiLoop, Scan, WhileLoop, fori_loop, scan, while_loop
+from minispore.ops.loops import ForiLoop, Scan, WhileLoop, cond, fori_loop, scan, while_loop
 from minispore.ops.random import (
     Dropout, StandardNormal, UniformInt, UniformReal, bernoulli, dropout, multinomial, normal,
     rand, rand_like, randint, randint_like, randn, randn_like, randperm, shuffle,

@@ -23,6 +23,25 @@ from minispore.ops.carry import (
 from minispore.tree import unflatten
 
 
+def cond(pred: Any, true_func: Callable, false_func: Callable, *operands: Any) -> Any:
+    """``true_func(*operands)`` if `pred` is true, else ``false_func(*operands)``.
+
+    Args:
+        pred: a bool, number or Tensor of one element.
+        true_func, false_func: take the operands; if a Tensor decides, both return one type.
+
+    Raises:
+        TypeError: a function cannot be called; in a compiled function, also if they return values
+            of two types.
+
+    The name and the arguments are JAX's; MindSpore has only the ``if`` statement.
+    """
+    check_callable("cond", true_func=true_func, false_func=false_func)
+    if pred:
+        return true_func(*operands)
+    return false_func(*operands)
+
+
 def while_loop(cond_func: Callable, loop_func: Callable, init_val: Any) -> Any:
     """Apply a function again and again, as long as another says so.
 
