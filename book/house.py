@@ -24,7 +24,7 @@ ROOMS = {
     "frontend": ("frontend",),
     "engine": ("engine",),
     "compile": ("compile", "program"),
-    "grad": ("autodiff", "autodiff.api"),
+    "grad": ("autodiff", "autodiff.api", "autodiff.jacobian"),
     "report": ("report",),
     "nn": ("nn",),
     "dataset": ("dataset",),

@@ -20,9 +20,8 @@ from minispore import ops
 from minispore.tensor import Tensor, from_dlpack, from_numpy, tensor
 from minispore.parameter import Parameter, ParameterTuple
 from minispore.random import get_seed, set_seed
-from minispore.autodiff.api import (
-    get_grad, grad, jacfwd, jacrev, jvp, value_and_grad, vjp,
-)  # fmt: skip
+from minispore.autodiff.api import get_grad, grad, value_and_grad
+from minispore.autodiff.jacobian import jacfwd, jacrev, jvp, vjp
 from minispore.compile import jit
 from minispore.report import Report, explain
 from minispore import nn, train

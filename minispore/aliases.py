@@ -19,16 +19,8 @@ from types import ModuleType
 from typing import Any
 
 from minispore import dtype, initializer, ops
-from minispore.autodiff.api import (
-    GradOperation,
-    get_grad,
-    grad,
-    jacfwd,
-    jacrev,
-    jvp,
-    value_and_grad,
-    vjp,
-)
+from minispore.autodiff.api import GradOperation, get_grad, grad, value_and_grad
+from minispore.autodiff.jacobian import jacfwd, jacrev, jvp, vjp
 from minispore.compile import jit
 from minispore.ops.gradient import binop_grad_common, bprop_getters
 from minispore.parameter import Parameter, ParameterTuple

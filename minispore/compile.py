@@ -18,10 +18,9 @@ from collections.abc import Callable
 from typing import Any
 
 from minispore.autodiff import api
+from minispore.autodiff.jacobian import DirectionalDerivative, JacobianFunction
 from minispore.autodiff.transform import set_evaluator
 from minispore.frontend import calls
-from minispore.frontend.builtins import BUILTINS
-from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.evaluate import Evaluator
 from minispore.frontend.gradient import call_gradient
 from minispore.ir.interp import debugging
@@ -239,12 +238,20 @@ def compile_cell(cell: Any, args: tuple, kwargs: dict) -> None:
     _jit_of_cell(cell).compile(*args, **kwargs)
 
 
-def _run_gradient(gradient: Any, args: tuple, kwargs: dict) -> Any:
-    """A GradFunction called in GRAPH_MODE; equal ones of one function share their graphs."""
-    owner = getattr(gradient.fn, "__self__", gradient.fn)
+def _run_as_graph(function: Callable, args: tuple, kwargs: dict) -> Any:
+    """What is differentiated in GRAPH_MODE, or a gradient: equal ones share their graphs."""
+    if isinstance(function, JitFunction):
+        return function.run(args, kwargs)
+    if hasattr(type(function), "construct"):
+        return run_cell(function, args, kwargs)
+    of = function.fn if isinstance(function, _GRADIENTS) else function  # type: ignore[attr-defined]
+    owner = getattr(of, "__self__", of)
     if not hasattr(owner, "__dict__"):
-        return JitFunction(gradient).run(args, kwargs)
-    return graphs_of(owner, gradient, lambda: JitFunction(gradient)).run(args, kwargs)
+        return JitFunction(function).run(args, kwargs)
+    return graphs_of(owner, function, lambda: JitFunction(function)).run(args, kwargs)
+
+
+_GRADIENTS = (api.GradFunction, JacobianFunction, DirectionalDerivative)
 
 
 def _call_grad_operation(ev: Evaluator, operation: Any, args: list, kwargs: dict) -> Any:
@@ -255,20 +262,13 @@ def _call_grad_operation(ev: Evaluator, operation: Any, args: list, kwargs: dict
     return ev.born(operation(function, weights))
 
 
-def _refuse(name: str, ev: Evaluator, args: list, kwargs: dict) -> Any:
-    raise UnsupportedError(f"'{name}' cannot be part of a compiled graph yet: use grad")
-
-
 def _install() -> None:
     calls.SPECIAL.append(
         (JitFunction, lambda ev, f, args, kwargs: ev.call(f.__wrapped_function__, args, kwargs))
     )
-    gradient = functools.partial(call_gradient, api.cotangents_of)
-    calls.SPECIAL.append((api.GradFunction, gradient))
+    calls.SPECIAL.append((api.GradFunction, call_gradient))
     calls.SPECIAL.append((api.GradOperation, _call_grad_operation))
-    for function in (api.vjp, api.jvp, api.jacrev, api.jacfwd):
-        BUILTINS[function] = functools.partial(_refuse, function.__name__)
-    api.graph_runner = _run_gradient
+    api.graph_runner = _run_as_graph
     set_evaluator(graph_of_rule)
 
 

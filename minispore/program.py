@@ -202,8 +202,7 @@ def _compile(ev: Evaluator, function: Callable, args: tuple, kwargs: dict) -> Co
             raise
     graph = Lowering(ev.home, ev.names).graph(ev.root, outputs)
     if graph.has_grad():  # then it depends on registered rules
-        rules = ev.outside.constant(bprop_getters)
-        ev.outside.require(f"{rules}.version == {bprop_getters.version}", "gradient rules")
+        ev.outside.gradient_rules()
     guard, source = ev.outside.guard(n_args)
     history = [Stage("evaluate", graph, perf_counter() - start)]
     graph_function, more = _compile_graph(graph)

@@ -618,6 +618,6 @@ SCALARS["ScalarCast"] = [
 
 # Tuples, stacks and the passage between numbers and Tensors: tests of their own in test_ops.py.
 STRUCTURAL = {
-    "MakeTuple", "TupleGetItem", "Push", "Pop", "ScalarToTensor", "TensorToScalar", "Print",
-    "Check", "Attempt",
+    "MakeTuple", "TupleGetItem", "Push", "Pop", "StackAdd", "StackToTensor", "TensorToStack",
+    "ScalarToTensor", "TensorToScalar", "Print", "Check", "Attempt",
 }

@@ -11,17 +11,8 @@ from helpers import assert_same
 from minispore import context, ops
 from minispore import dtype as dt
 from minispore.autodiff import api
-from minispore.autodiff.api import (
-    GradFunction,
-    GradOperation,
-    get_grad,
-    grad,
-    jacfwd,
-    jacrev,
-    jvp,
-    value_and_grad,
-    vjp,
-)
+from minispore.autodiff.api import GradFunction, GradOperation, get_grad, grad, value_and_grad
+from minispore.autodiff.jacobian import jacfwd, jacrev, jvp, vjp
 from minispore.nn.cell import Cell
 from minispore.parameter import Parameter, ParameterTuple
 from minispore.primitive import handled_by

@@ -512,21 +512,3 @@ def test_a_cell_s_own_gradient_inside_a_function():
     error, text = gradients_alike(lambda: ms.grad(TooFew(), (0, 1)), X, Y)
     assert error is RuntimeError
     assert "1 gradient(s) for 2 input(s)" in text
-
-
-# ------------------------------------------------------------------------------- not in graphs
-
-
-@pytest.mark.parametrize("function", [ms.vjp, ms.jvp])
-def test_products_with_jacobians_are_refused_inside_a_graph(function):
-    with pytest.raises(RuntimeError, match="use grad") as caught:
-        ms.jit(lambda a: function(cube, a, a))(X)
-    assert __file__ in "".join(caught.value.__notes__)
-
-
-def test_products_with_jacobians_of_jitted_functions():
-    jitted = ms.jit(cube)
-    assert_result(ms.jvp(jitted, (X,), (Y,)), ms.jvp(cube, (X,), (Y,)), 10.0)
-    assert_result(ms.vjp(jitted, X)[1](Y), ms.vjp(cube, X)[1](Y), 10.0)
-    for jacobian in (ms.jacrev, ms.jacfwd):
-        assert_result(jacobian(jitted)(X), jacobian(cube)(X), 10.0)

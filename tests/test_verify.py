@@ -221,17 +221,6 @@ def test_linear_token():
     broken("linear", FuncGraph("f", [x], CNode(printing, [x], TOKEN)), "must take the Token first")
 
 
-def test_linear_stack():
-    s, x = parameters(STACK, FLOAT)
-    both = make_tuple([apply_node("Push", s, x), apply_node("Push", s, x)])
-    broken("linear", FuncGraph("f", [s, x], both), "the Stack has 2 uses")
-    pop = apply_node("Pop", s, abstract=FLOAT)
-    items = make_tuple([tuple_item(pop, 0), tuple_item(pop, 1)])
-    verify(FuncGraph("f", [s], items))
-    items = make_tuple([tuple_item(pop, 1), tuple_item(pop, 1)])
-    broken("linear", FuncGraph("f", [s], items), "the Stack has 2 uses")
-
-
 def test_tuple():
     x, p = parameters(INT, AbstractTuple((INT,)))
     broken("tuple", FuncGraph("f", [p], x and tuple_item(p, 0)), "a parameter must not be a tuple")

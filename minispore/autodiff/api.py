@@ -1,6 +1,6 @@
-"""What users call for gradients: grad, value_and_grad, GradOperation, vjp, jvp, jacrev, jacfwd.
+"""What users call for gradients: grad, value_and_grad, GradOperation.
 
-All of the first three make a GradFunction.  It keeps two questions apart:
+All of them make a GradFunction.  It keeps two questions apart:
 
 * which Tensors a call is differentiated with respect to, and how MindSpore packs the answer
   (``select`` and ``package``), which the compiler's front end asks as well;
@@ -14,12 +14,9 @@ PyNative mode gives each the total.)
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from minispore import ops
 from minispore.autodiff.tape import Tape
@@ -28,14 +25,19 @@ from minispore.ops import stop_gradient
 from minispore.parameter import Parameter
 from minispore.primitive import is_number, is_tracing
 from minispore.tensor import Tensor, is_tensor, tapes
-from minispore.tree import flatten, unflatten
+from minispore.tree import flatten
 
 ALL = "all"  # as grad_position: every Tensor among the arguments, always as a tuple
 
 Weights = Parameter | tuple | list | None
 
-# Set by the compiler: runs a GradFunction on (args, kwargs) as a graph.
-graph_runner: Callable[[GradFunction, tuple, dict], Any] | None = None
+# Set by the compiler: runs a function, or what differentiates one, on (args, kwargs) as a graph.
+graph_runner: Callable[[Callable, tuple, dict], Any] | None = None
+
+
+def runner() -> Callable[[Callable, tuple, dict], Any] | None:
+    """The graph_runner in GRAPH_MODE, unless a graph is being built; else None."""
+    return graph_runner if get_context("mode") == GRAPH_MODE and not is_tracing() else None
 
 
 @dataclass(frozen=True)
@@ -112,15 +114,15 @@ class GradFunction:
         return f"<gradient of {self.__name__}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if graph_runner is not None and get_context("mode") == GRAPH_MODE and not is_tracing():
-            return graph_runner(self, args, kwargs)
+        if (run := runner()) is not None:
+            return run(self, args, kwargs)
         refuse_tracing(f"the gradient of {self.__name__}")
         args, kwargs, sens = self.split_sens(args, kwargs)
         selection = self.select(args, kwargs)
         tape, keys, value = taped(self.fn, args, kwargs, selection)
         outputs = self.differentiated(value)
-        cotangents = cotangents_of(outputs, sens) if self.with_sens else map(ops.ones_like, outputs)
-        found = gradients(tape, outputs, list(cotangents), keys, selection.variables)
+        seeds = self.cotangents(value, sens) if self.with_sens else [*map(ops.ones_like, outputs)]
+        found = gradients(tape, outputs, seeds, keys, selection.variables)
         return self.package(value, selection, found)
 
     # ------------------------------------------------- what is differentiated, and the answer
@@ -171,6 +173,29 @@ class GradFunction:
         Raises:
             ValueError: ``has_aux``, and the function did not return a tuple of two or more.
         """
+        return [t for t in self._tensors(value) if t.dtype.is_float]
+
+    def cotangents(self, value: Any, sens: Any) -> list[Tensor]:
+        """What the caller gave as the cotangents of ``differentiated(value)``.
+
+        That is one Tensor or number for each, or for each Tensor that the function returned: those
+        of the others are left out.
+
+        Raises:
+            RuntimeError: their number, or the shape of one, is not that of the outputs.
+        """
+        tensors = self._tensors(value)
+        outputs = [t for t in tensors if t.dtype.is_float]
+        given = flatten(sens, lambda v: isinstance(v, Tensor) or is_number(v))[0]
+        if len(given) == len(tensors):
+            given = [c for c, t in zip(given, tensors, strict=True) if t.dtype.is_float]
+        if len(given) != len(outputs):
+            raise RuntimeError(
+                f"{len(given)} cotangent(s) for {len(outputs)} float output(s): give one for each"
+            )
+        return [_cotangent_of(output, c) for output, c in zip(outputs, given, strict=True)]
+
+    def _tensors(self, value: Any) -> list[Tensor]:
         if self.has_aux:
             if not isinstance(value, tuple) or len(value) < 2:
                 raise ValueError(
@@ -178,7 +203,7 @@ class GradFunction:
                     "return (what to differentiate, aux...)"
                 )
             value = value[0]
-        return [t for t in flatten(value, is_tensor)[0] if t.dtype.is_float]
+        return flatten(value, is_tensor)[0]
 
     def package(self, value: Any, selection: Selection, found: Sequence[Any]) -> Any:
         """MindSpore's result: value, gradients and aux in their structure.
@@ -276,40 +301,27 @@ def gradients(
     return results
 
 
-def cotangents_of(outputs: Sequence[Tensor], sens: Any) -> list[Tensor]:
-    """What the caller gave as the outputs' cotangents: one Tensor or number per output.
-
-    Raises:
-        RuntimeError: their number, or the shape of one, is not that of the outputs.
-    """
-    given = flatten(sens, lambda v: isinstance(v, Tensor) or is_number(v))[0]
-    if len(given) != len(outputs):
+def _cotangent_of(output: Tensor, given: Any) -> Tensor:
+    """A Tensor or number that the caller gave for an output, in its dtype."""
+    cotangent = ops.cast(given if isinstance(given, Tensor) else Tensor(given), output.dtype)
+    if cotangent.shape != output.shape:
         raise RuntimeError(
-            f"{len(given)} cotangent(s) for {len(outputs)} float output(s): give one for each"
+            f"a cotangent has shape {cotangent.shape}, and its output {output.shape}: "
+            "they must be equal"
         )
-    results = []
-    for output, cotangent in zip(outputs, given, strict=True):
-        tensor = ops.cast(cotangent if isinstance(cotangent, Tensor) else Tensor(cotangent),
-                          output.dtype)  # fmt: skip
-        if tensor.shape != output.shape:
-            raise RuntimeError(
-                f"a cotangent has shape {tensor.shape}, and its output {output.shape}: "
-                "they must be equal"
-            )
-        results.append(tensor)
-    return results
+    return cotangent
 
 
 # ------------------------------------------------------------------------- grad and its kin
 
 
-def _checked_flags(name: str, **flags: Any) -> None:
+def checked_flags(name: str, **flags: Any) -> None:
     for flag, value in flags.items():
         if not isinstance(value, bool):
             raise TypeError(f"{name}: {flag} must be a bool, not {type(value).__name__}")
 
 
-def _checked_positions(name: str, positions: Any) -> int | tuple[int, ...]:
+def checked_positions(name: str, positions: Any) -> int | tuple[int, ...]:
     if isinstance(positions, int):
         numbers: tuple = (positions,)
     elif isinstance(positions, tuple) and all(isinstance(p, int) for p in positions):
@@ -327,7 +339,7 @@ def _checked_positions(name: str, positions: Any) -> int | tuple[int, ...]:
     return positions
 
 
-def _checked_weights(name: str, weights: Any) -> Weights:
+def checked_weights(name: str, weights: Any) -> Weights:
     if weights is None or isinstance(weights, Parameter):
         return weights
     if not isinstance(weights, (tuple, list)):
@@ -350,12 +362,12 @@ def _gradient(
     """The GradFunction for checked arguments of grad and value_and_grad."""
     if grad_position is None and weights is None:
         raise ValueError(f"{name}: grad_position and weights must not both be None")
-    _checked_flags(name, **flags)
-    positions = None if grad_position is None else _checked_positions(name, grad_position)
+    checked_flags(name, **flags)
+    positions = None if grad_position is None else checked_positions(name, grad_position)
     return GradFunction(
         fn,
         positions,
-        _checked_weights(name, weights),
+        checked_weights(name, weights),
         has_aux=flags["has_aux"],
         return_ids=flags["return_ids"],
         with_sens=flags["sens_param"],
@@ -422,7 +434,7 @@ class GradOperation:
     """
 
     def __init__(self, get_all: bool = False, get_by_list: bool = False, sens_param: bool = False):
-        _checked_flags(
+        checked_flags(
             "GradOperation", get_all=get_all, get_by_list=get_by_list, sens_param=sens_param
         )
         self.get_all, self.get_by_list, self.sens_param = get_all, get_by_list, sens_param
@@ -434,7 +446,7 @@ class GradOperation:
         elif weights is None:
             trainable = getattr(fn, "trainable_params", tuple)
             weights = tuple(trainable())
-        weights = _checked_weights("GradOperation", weights)
+        weights = checked_weights("GradOperation", weights)
         return GradFunction(fn, positions, weights, with_sens=self.sens_param)
 
 
@@ -471,182 +483,7 @@ def _pairs(tree: Any) -> Iterator[tuple]:
         yield from _pairs(item)
 
 
-# ------------------------------------------------------------------- products with a Jacobian
-
-
-class _Linearised:
-    """A function at a point: its value, and products with its Jacobian in both directions."""
-
-    def __init__(self, name: str, fn: Callable, inputs: Any, weights: Weights, has_aux: bool):
-        refuse_tracing(name)
-        _checked_flags(name, has_aux=has_aux)
-        for x in inputs:
-            if not isinstance(x, Tensor):
-                raise TypeError(f"{name}: inputs must be Tensors, not {type(x).__name__}")
-        self.gradient = GradFunction(fn, ALL, _checked_weights(name, weights), has_aux=has_aux)
-        self.selection = self.gradient.select(tuple(inputs), {})
-        self.tape, self.keys, value = taped(fn, tuple(inputs), {}, self.selection)
-        self.outputs = self.gradient.differentiated(value)
-        self.value = value[0] if has_aux else value
-        self.aux: tuple = ()  # one more result: the aux, bare if it is one
-        if has_aux:
-            self.aux = (value[1] if len(value) == 2 else value[1:],)
-
-    def pull(self, cotangents: Any) -> list[Tensor]:
-        """cotangents^T J: one Tensor per variable."""
-        given = cotangents_of(self.outputs, cotangents)
-        return gradients(self.tape, self.outputs, given, self.keys, self.selection.variables)
-
-    @functools.cached_property
-    def pulled(self) -> tuple[Tape, list[Tensor], list[int]]:
-        """``pull`` of some u, on a tape that watches u.
-
-        It is linear in u, and its own pull is J: forward products need no second table of rules.
-        """
-        with Tape() as tape:
-            seeds = [ops.zeros_like(o) for o in self.outputs]
-            keys = [tape.watch(u) for u in seeds]
-            results = self.pull(seeds)
-        return tape, results, keys
-
-    def push(self, tangents: Sequence[Tensor]) -> Any:
-        """J tangents, in the structure of the value."""
-        tape, results, keys = self.pulled
-        floats = [(r, t) for r, t in zip(results, tangents, strict=True) if r.dtype.is_float]
-        given = cotangents_of([r for r, _ in floats], [t for _, t in floats])
-        found = gradients(tape, [r for r, _ in floats], given, keys, self.outputs)
-        leaves, structure = flatten(self.value, is_tensor)
-        pushed = iter(found)
-        return unflatten(
-            structure, [next(pushed) if t.dtype.is_float else ops.zeros_like(t) for t in leaves]
-        )
-
-
-def vjp(fn: Callable, *inputs: Tensor, weights: Weights = None, has_aux: bool = False) -> tuple:
-    """(value, vjp_fn[, aux]) of a function at a point (MindSpore: ``mindspore.vjp``).
-
-    ``vjp_fn(v)``, with one cotangent per output, returns a tuple of one gradient per input, and a
-    pair (of inputs, of weights) if weights are given.  It may be called again.
-
-    Raises:
-        TypeError: inputs that are no Tensors.
-        RuntimeError: from vjp_fn: cotangents that do not fit the outputs.
-    """
-    point = _Linearised("vjp", fn, inputs, weights, has_aux)
-
-    def vjp_fn(*cotangents: Any) -> Any:
-        return point.gradient.package_gradients(point.selection, point.pull(cotangents))
-
-    return (point.value, vjp_fn, *point.aux)
-
-
-def jvp(fn: Callable, inputs: Any, v: Any, has_aux: bool = False) -> tuple:
-    """(value, directional derivative[, aux]) of a function (MindSpore: ``mindspore.jvp``).
-
-    Args:
-        inputs: a Tensor, or a tuple or list of them: the point.
-        v: Tensors like them: the direction.
-
-    Raises:
-        TypeError: inputs or directions that are no Tensors.
-        ValueError: not as many directions as inputs.
-    """
-    inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    v = tuple(v) if isinstance(v, (tuple, list)) else (v,)
-    if len(v) != len(inputs):
-        raise ValueError(f"jvp: {len(v)} direction(s) for {len(inputs)} input(s)")
-    point = _Linearised("jvp", fn, inputs, None, has_aux)
-    return (point.value, point.push(v), *point.aux)
-
-
-def jacrev(
-    fn: Callable, grad_position: int | tuple[int, ...] = 0, has_aux: bool = False
-) -> Callable:
-    """A function that returns the Jacobian, found row by row, of shape (output, input).
-
-    For several outputs or several positions it returns tuples (of tuples): by output, then by
-    position.  With has_aux: (Jacobian, aux).  (MindSpore: ``mindspore.jacrev``)
-    """
-
-    def rows(point: _Linearised, numbers: tuple[int, ...]) -> list[list[Tensor]]:
-        jacobians = []
-        for k, output in enumerate(point.outputs):
-            found = []
-            for unit in units(output):
-                cotangents = [ops.zeros_like(o) for o in point.outputs]
-                cotangents[k] = unit
-                found.append(point.pull(cotangents))
-            jacobians.append(
-                [
-                    ops.reshape(
-                        ops.stack([row[i] for row in found]),
-                        output.shape + point.selection.inputs[i].shape,
-                    )
-                    for i in numbers
-                ]
-            )
-        return jacobians
-
-    return _jacobian("jacrev", fn, grad_position, has_aux, rows)
-
-
-def jacfwd(
-    fn: Callable, grad_position: int | tuple[int, ...] = 0, has_aux: bool = False
-) -> Callable:
-    """A function that returns the Jacobian, found column by column: see ``jacrev``."""
-
-    def columns(point: _Linearised, numbers: tuple[int, ...]) -> list[list[Tensor]]:
-        by_input = []
-        for i in numbers:
-            found = []
-            for unit in units(point.selection.inputs[i]):
-                tangents = [ops.zeros_like(x) for x in point.selection.inputs]
-                tangents[i] = unit
-                pushed = flatten(point.push(tangents), is_tensor)[0]
-                found.append([t for t in pushed if t.dtype.is_float])
-            by_input.append(found)
-        return [
-            [
-                ops.reshape(
-                    ops.stack([column[k] for column in found], axis=-1),
-                    output.shape + point.selection.inputs[i].shape,
-                )
-                for i, found in zip(numbers, by_input, strict=True)
-            ]
-            for k, output in enumerate(point.outputs)
-        ]
-
-    return _jacobian("jacfwd", fn, grad_position, has_aux, columns)
-
-
-def units(like: Tensor) -> Iterator[Tensor]:
-    """The unit Tensors of a shape: a single 1, in each place in turn."""
-    for i in range(like.size):
-        unit = np.zeros(like.size, like.dtype.numpy)
-        unit[i] = 1
-        yield Tensor(unit.reshape(like.shape))
-
-
-def _jacobian(
-    name: str, fn: Callable, grad_position: Any, has_aux: bool, find: Callable
-) -> Callable:
-    """What jacrev and jacfwd return; `find` gives the Jacobians by output and position."""
-    positions = _checked_positions(name, grad_position)
-    numbers = positions if isinstance(positions, tuple) else (positions,)
-
-    @functools.wraps(fn, updated=())
-    def jacobian(*inputs: Any) -> Any:
-        if max(numbers) >= len(inputs):
-            raise ValueError(f"{name}: grad_position {positions}, but {len(inputs)} argument(s)")
-        point = _Linearised(name, fn, inputs, None, has_aux)
-        rows = [row[0] if len(row) == 1 else tuple(row) for row in find(point, numbers)]
-        result = rows[0] if len(rows) == 1 else tuple(rows)
-        return (result, *point.aux) if has_aux else result
-
-    return jacobian
-
-
 __all__ = [
-    "GradFunction", "GradOperation", "Selection", "get_grad", "grad", "jacfwd", "jacrev", "jvp",
-    "stop_gradient", "value_and_grad", "vjp",
+    "GradFunction", "GradOperation", "Selection", "get_grad", "grad", "stop_gradient",
+    "value_and_grad",
 ]  # fmt: skip

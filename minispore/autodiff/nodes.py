@@ -8,7 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minispore.abstract import STACK, Abstract, AbstractScalar, AbstractTensor, AbstractTuple
+from minispore.abstract import (
+    Abstract,
+    AbstractScalar,
+    AbstractStack,
+    AbstractTensor,
+    AbstractTuple,
+)
 from minispore.ir.node import (
     CNode,
     FuncGraph,
@@ -139,9 +145,8 @@ def cotangent_sum(a: Node | None, b: Node) -> Node:
     """The sum of two cotangents of one value, of which the first may be absent."""
     if a is None:
         return b
-    assert a.abstract != STACK, "a Stack has one use, so it has one cotangent"
-    name = "Add" if isinstance(a.abstract, AbstractTensor) else "ScalarAdd"
-    return prim_node(name, a, b, origin=b.origin)
+    kinds = {AbstractTensor: "Add", AbstractScalar: "ScalarAdd", AbstractStack: "StackAdd"}
+    return prim_node(kinds[type(a.abstract)], a, b, origin=b.origin)
 
 
 def call_node(

@@ -20,7 +20,7 @@ from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.guards import Guard, Guards
 from minispore.ir.node import ParameterNode
 from minispore.parameter import Parameter
-from minispore.primitive import eager_handler, handled_by
+from minispore.primitive import bprop_getters, eager_handler, handled_by
 from minispore.tensor import Tensor
 from minispore.tree import constant_key
 
@@ -162,6 +162,11 @@ class Outside:
                 if name.startswith("__") and isinstance(found, types.FunctionType):
                     method = self.constant(getattr(cls, name))
                     self.guards.require(f"{self.constant(cls)}.{name} is {method}", name)
+
+    def gradient_rules(self) -> None:
+        """No rule is registered or undone (``bprop_getters``)."""
+        rules = self.constant(bprop_getters)
+        self.require(f"{rules}.version == {bprop_getters.version}", "gradient rules")
 
     def from_class(self, cls: type, name: str, found: Any, obj: Any = None) -> None:
         """A method, property or the like that a class gives (to `obj`) is still the same.

@@ -31,6 +31,7 @@ from minispore.frontend import (
     operators,
     text,
 )
+from minispore.frontend import gradient as gradients
 from minispore.frontend.capture import Opaque, Outside
 from minispore.frontend.commits import Commits
 from minispore.frontend.errors import UnsupportedError, locate
@@ -842,3 +843,11 @@ class Evaluator(GraphBuilder):
     def call(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """The result of a call."""
         return calls.call(self, function, args, kwargs)
+
+    def linearise(self, gradient: Any, args: tuple) -> tuple[Any, Callable]:
+        """A function's value and its pull: see autodiff/jacobian.py, which asks for it."""
+        return gradients.linearise(self, gradient, args)
+
+    def stacked(self, count: int, row: Callable, likes: Sequence[Tensor]) -> list[Tensor]:
+        """The results of ``row(0) ...``, stacked: see autodiff/jacobian.py."""
+        return gradients.stacked(self, count, row, likes)

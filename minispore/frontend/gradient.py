@@ -2,7 +2,11 @@
 
 The function is evaluated in a region whose explicit parameters are the values to differentiate
 by: the chosen arguments, in cells of their own, and the weights, whose cells hold the parameters as
-long as the function runs.  Lowering makes a Grad of it, which the `grad` stage expands by J.
+long as the function runs.
+
+For ``grad``, lowering makes a Grad of the region, which the `grad` stage expands by J.  What
+``vjp`` and its kin ask for (autodiff/jacobian.py) is J itself, made at once: the forward graph is
+called in place of the region, and the backward graph as often as the program likes.
 """
 
 from __future__ import annotations
@@ -11,37 +15,136 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minispore import ops
-from minispore.frontend.heap import GradNode, Region
-from minispore.ir.node import Node, ParameterNode
+from minispore.abstract import STACK, AbstractScalar
+from minispore.autodiff.nodes import backward, items_of, zero_node
+from minispore.autodiff.transform import J
+from minispore.frontend.heap import GradNode, OutNode, Region, WhileNode, World
+from minispore.frontend.lower import Lowering
+from minispore.ir.node import CNode, Node, ParameterNode
+from minispore.primitive import REGISTRY, apply
+from minispore.symbolic import Scalar, scalar_op, wrap
 from minispore.tensor import Tensor
+from minispore.tree import flatten
 
 if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
 
 
-def call_gradient(
-    cotangents_of: Callable, ev: Evaluator, gradient: Any, args: list[Any], kwargs: dict[str, Any]
-) -> Any:
-    """A call of a GradFunction, which selects the variables and packs the result.
-
-    autodiff/api.py is an upper room: its `cotangents_of`, which checks what the caller gave as the
-    outputs' cotangents, is passed in.
-    """
+def call_gradient(ev: Evaluator, gradient: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """A call of a GradFunction, which selects the variables and packs the result."""
     own_args, own_kwargs, sens = gradient.split_sens(tuple(args), kwargs)
     function = ev.get_attribute(gradient, "fn")
     ev.get_attribute(gradient, "weights")  # a guard: the same weights at the next call
-    selection = gradient.select(own_args, own_kwargs)
-    weights = [_seen(ev, w) for w in selection.weights]
-    if gradient.return_ids:
+    run = UnderGrad(ev, function, gradient, own_args, own_kwargs)
+    owner = run.owner
+    owner.outs = [ev.node_of(v) for v in gradient.differentiated(run.value)]
+    if sens is not None:
+        owner.sens = [ev.node_of(c) for c in gradient.cotangents(run.value, sens)]
+    found = [ev.wrap_out(owner, k, p.abstract) for k, p in enumerate(run.region.params)]
+    return gradient.package(run.value, run.selection, run.by_variable(found))
+
+
+class UnderGrad:
+    """A function that was evaluated in a region of its own, to be differentiated.
+
+    Attributes:
+        selection: what it is differentiated with respect to.
+        region, owner: the region, and the GradNode that stands for it.
+        value: what the function returned.
+    """
+
+    def __init__(self, ev: Evaluator, function: Any, gradient: Any, args: tuple, kwargs: dict):
+        self.ev = ev
+        self.selection = gradient.select(args, kwargs)
+        weights = [_seen(ev, w) for w in self.selection.weights]
+        if gradient.return_ids:
+            for w in weights:
+                ev.get_attribute(w, "name")
+        name = getattr(function, "__name__", type(function).__name__)
+        self.region = Region(ev.region, "function", f"grad_{name}", ev.origin)
+        self.region.owner = self.owner = GradNode(self.region, ev.origin)
+        given = [*args, *kwargs.values()]
+        self.variables = [*(given[i] for i in self.selection.numbers), *weights]
+        self.params: list[ParameterNode | None] = []
+        with ev.within(self.region):
+            for i in self.selection.numbers:
+                self.params.append(self.parameter(given[i], f"x{i}"))
+                given[i] = ev.born(Tensor._of_node(self.params[-1] or given[i]._node))
+            before = self.enter_weights(weights)
+            nodes = [getattr(v, "_node", None) for v in given]
+            keywords = dict(zip(kwargs, given[len(args) :], strict=True))
+            self.value = ev.call(function, given[: len(args)], keywords)
+            _refuse_writes(given, nodes)
+        self.leave_weights(weights, before)
+
+    def parameter(self, value: Any, name: str) -> ParameterNode | None:
+        """A parameter of the region for a value to differentiate by; None if it has no gradient."""
+        if not value.dtype.is_float:
+            return None
+        param = ParameterNode(name, value._abstract, self.ev.origin)
+        self.region.params.append(param)
+        self.owner.operands.append(value._node)
+        self.ev.home[id(param)] = self.region
+        return param
+
+    def enter_weights(self, weights: list[Any]) -> dict[int, tuple[Node, ParameterNode]]:
+        """Put a parameter into each weight's cell: id of the weight -> (node before, parameter)."""
+        before: dict[int, tuple[Node, ParameterNode]] = {}
         for w in weights:
-            ev.get_attribute(w, "name")
-    given = [*own_args, *own_kwargs.values()]
-    value, found = differentiate(
-        ev, function, given, list(own_kwargs), selection.numbers, weights,
-        gradient.differentiated,
-        None if sens is None else lambda outs: cotangents_of(outs, sens),
-    )  # fmt: skip
-    return gradient.package(value, selection, found)
+            if id(w) not in before and w.requires_grad and w.dtype.is_float:
+                self.ev.touch_tensor(w)
+                old, param = w._node, self.parameter(w, w.name)
+                assert param is not None
+                w._node = param
+                self.ev.commits.variables[id(param)] = old
+                before[id(w)] = (old, param)
+        return before
+
+    def leave_weights(
+        self, weights: list[Any], before: dict[int, tuple[Node, ParameterNode]]
+    ) -> None:
+        """Give the weights that were not written their own nodes again; note their parameters."""
+        for w in weights:
+            old, param = before.get(id(w), (None, None))
+            if param is not None and w._node is param:
+                w._node = old
+            self.params.append(param)
+
+    def by_variable(self, found: Sequence[Tensor]) -> list[Tensor]:
+        """One gradient per variable, from those of the region's parameters; else zeros."""
+        place = {id(p): gradient for p, gradient in zip(self.region.params, found, strict=True)}
+        return [
+            ops.zeros_like(v) if p is None else place[id(p)]
+            for v, p in zip(self.variables, self.params, strict=True)
+        ]
+
+    def seen_outside(self) -> list[Tensor | Scalar | World]:
+        """What holds a value of the region and is seen outside: in what the function returned, or
+        older and written; the World has the Token.  (There may be more, in lists or objects.)"""
+        found = flatten(self.value, lambda v: isinstance(v, (Tensor, Scalar)))[0]
+        older = [obj for obj, _, _ in self.region.changes(self.ev.births).values()]
+        found += [obj for obj in older if isinstance(obj, (Tensor, World))]
+        homes = Lowering(self.ev.home, self.ev.names)
+        return [obj for obj in found if homes.is_in(_held(obj), self.region)]
+
+
+def _held(obj: Tensor | Scalar | World) -> Node:
+    """The node that an object holds."""
+    if isinstance(obj, World):
+        return obj.slots["token"]
+    node = obj.node if isinstance(obj, Scalar) else obj._node
+    assert node is not None
+    return node
+
+
+def _hold(obj: Tensor | Scalar | World, node: Node) -> None:
+    """Give an object another node of the same value."""
+    if isinstance(obj, World):
+        obj.slots["token"] = node
+    elif isinstance(obj, Scalar):
+        obj.node = node
+    else:
+        obj._node = node
 
 
 def _seen(ev: Evaluator, weight: Any) -> Any:
@@ -51,58 +154,6 @@ def _seen(ev: Evaluator, weight: Any) -> Any:
         raise TypeError("which Parameter to differentiate by depends on a Tensor: choose outside")
     ev.get_attribute(weight, "requires_grad")
     return weight
-
-
-def differentiate(
-    ev: Evaluator,
-    function: Any,
-    given: list[Any],
-    keywords: list[str],
-    numbers: Sequence[int],
-    weights: list[Any],
-    differentiated: Callable[[Any], list[Tensor]],
-    sens: Callable[[list[Tensor]], list[Tensor]] | None = None,
-) -> tuple[Any, list[Any]]:
-    """Evaluate a function and its gradients.
-
-    Args:
-        given: the arguments, those for `keywords` last.
-        numbers: which of `given` (all Tensors) to differentiate by.
-        weights: the Parameters to differentiate by.
-        differentiated: picks from the value the Tensors whose sum is differentiated.
-        sens: gives their cotangents; ones if None.
-
-    Returns:
-        The value, and the gradients of arguments and weights: zeros for what is no float Tensor
-        or requires no gradient.
-    """
-    name = getattr(function, "__name__", type(function).__name__)
-    region = Region(ev.region, "function", f"grad_{name}", ev.origin)
-    owner = GradNode(region, ev.origin)
-    region.owner = owner
-    params: list[ParameterNode | None] = []
-    with ev.within(region):
-        inner = list(given)
-        for i in numbers:
-            params.append(_variable(ev, owner, given[i], f"x{i}"))
-            inner[i] = ev.born(Tensor._of_node(params[-1] or given[i]._node))
-        before = _enter_weights(ev, owner, weights)
-        seen = [getattr(v, "_node", None) for v in inner]
-        n = len(inner) - len(keywords)
-        value = ev.call(function, inner[:n], dict(zip(keywords, inner[n:], strict=True)))
-        _refuse_writes(inner, seen)
-        outs = differentiated(value)
-    params += _leave_weights(weights, before)
-    owner.outs = [ev.node_of(v) for v in outs]
-    if sens is not None:
-        owner.sens = [ev.node_of(c) for c in sens(outs)]
-    place = {id(p): k for k, p in enumerate(region.params)}
-    variables = [*(given[i] for i in numbers), *weights]
-    found = [
-        ops.zeros_like(v) if p is None else ev.wrap_out(owner, place[id(p)], p.abstract)
-        for v, p in zip(variables, params, strict=True)
-    ]
-    return value, found
 
 
 def _refuse_writes(given: list[Any], nodes: list[Node | None]) -> None:
@@ -115,41 +166,55 @@ def _refuse_writes(given: list[Any], nodes: list[Node | None]) -> None:
             )
 
 
-def _variable(ev: Evaluator, owner: GradNode, value: Any, name: str) -> ParameterNode | None:
-    """A parameter of the region for a value to differentiate by; None if it has no gradient."""
-    if not value.dtype.is_float:
-        return None
-    param = ParameterNode(name, value._abstract, ev.origin)
-    owner.region.params.append(param)
-    owner.operands.append(value._node)
-    ev.home[id(param)] = owner.region
-    return param
+# ---------------------------------------------------------------------- vjp, jvp, jacobians
 
 
-def _enter_weights(
-    ev: Evaluator, owner: GradNode, weights: list[Any]
-) -> dict[int, tuple[Node, ParameterNode]]:
-    """Put a parameter into each weight's cell: id of the weight -> (node before, parameter)."""
-    before: dict[int, tuple[Node, ParameterNode]] = {}
-    for w in weights:
-        if id(w) not in before and w.requires_grad and w.dtype.is_float:
-            ev.touch_tensor(w)
-            old, param = w._node, _variable(ev, owner, w, w.name)
-            assert param is not None
-            w._node = param
-            ev.commits.variables[id(param)] = old
-            before[id(w)] = (old, param)
-    return before
+def linearise(ev: Evaluator, gradient: Any, args: tuple) -> tuple[Any, Callable]:
+    """The value of a function at a point, and its pull there: see autodiff/jacobian.py."""
+    run = UnderGrad(ev, gradient.fn, gradient, args, {})
+    outs = [ev.node_of(v) for v in gradient.differentiated(run.value)]
+    seen = run.seen_outside()
+    nodes = [*outs, *map(_held, seen)]
+    graph, imports = Lowering(ev.home, ev.names).inner(run.region, nodes)
+    fwd, bwd, _ = J(graph, tuple(range(len(run.region.params))), tuple(range(len(outs))))
+    ev.outside.gradient_rules()
+    items = _called(ev, fwd, [*run.owner.operands, *imports])
+    residuals = items[len(nodes) :]
+    for obj, node in zip(seen, items[len(outs) :], strict=False):
+        _hold(obj, node)
+    ev.alive += [*nodes, *items]
+
+    def pull(cotangents: Sequence[Tensor]) -> list[Tensor]:
+        origin, ev.origin = ev.origin, backward(ev.origin)
+        found = _called(ev, bwd, [*residuals, *map(ev.node_of, cotangents)])
+        ev.origin = origin
+        return run.by_variable([ev.born(wrap(node)) for node in found])
+
+    return run.value, pull
 
 
-def _leave_weights(
-    weights: list[Any], before: dict[int, tuple[Node, ParameterNode]]
-) -> list[ParameterNode | None]:
-    """Give the weights that were not written their own nodes again; their parameters."""
-    params: list[ParameterNode | None] = []
-    for w in weights:
-        old, param = before.get(id(w), (None, None))
-        if param is not None and w._node is param:
-            w._node = old
-        params.append(param)
-    return params
+def _called(ev: Evaluator, graph: Any, operands: list[Node]) -> list[Node]:
+    """The results of a graph that is complete, called here."""
+    return items_of(ev.emit(CNode(graph, operands, graph.abstract, ev.origin)))
+
+
+def stacked(ev: Evaluator, count: int, row: Callable, likes: Sequence[Tensor]) -> list[Tensor]:
+    """``row(0) ... row(count - 1)``: a loop that pushes rows on Stacks, which become Tensors."""
+    region = Region(ev.region, "loop", "rows", ev.origin)
+    region.owner = owner = WhileNode(ev.region, ev.origin, region)
+    owner.trip_count = count
+    types = [AbstractScalar(int), *(STACK for _ in likes)]
+    owner.init = [zero_node(t) for t in types]
+    region.params = [ParameterNode("is"[t is STACK], t, ev.origin) for t in types]
+    ev.home.update({id(p): region for p in region.params})
+    with ev.within(region):
+        i, *stacks = region.params
+        owner.condition = scalar_op("ScalarLess", Scalar(i), count).node
+        rows = row(Scalar(i))
+        pushed = [apply(REGISTRY["Push"].bound(), s, r) for s, r in zip(stacks, rows, strict=True)]
+        owner.next = [scalar_op("ScalarAdd", Scalar(i), 1).node, *pushed]
+    outs = [OutNode(owner, 1 + k, STACK, ev.origin) for k in range(len(likes))]
+    return [
+        apply(REGISTRY["StackToTensor"].bound(abstract=t._abstract, size=count), out)
+        for t, out in zip(likes, outs, strict=True)
+    ]

@@ -60,6 +60,15 @@ class Lowering:
         self.exports: dict[int, dict[int, Node]] = {}
         self.wanted: dict[int, set[int]] = {}  # SwitchNode -> numbers of its outs
         self.again: dict[int, list[AgainNode]] = {}  # RecursionNode -> the calls within it
+        self.top: Region | None = None  # whose imports are its caller's concern; see ``inner``
+
+    def inner(self, region: Region, outputs: list[Node]) -> tuple[FuncGraph, list[Node]]:
+        """The graph of a complete region, while those around it are not; and what it imports."""
+        self.top = region
+        self._demand([(n, region) for n in outputs])
+        imports = self.imported(region)
+        graph = self.close(region, region.params, imports, outputs, region.kind, as_tuple=True)
+        return graph, imports
 
     def graph(self, root: Region, outputs: list[Node]) -> FuncGraph:
         """The closed graph of `root`; its output is the tuple of `outputs`."""
@@ -80,6 +89,10 @@ class Lowering:
                 found = h if found.encloses(h) else found
             self.home[id(node)] = found
         return found
+
+    def is_in(self, node: Node, region: Region) -> bool:
+        """True for a node of a region, or of one inside it."""
+        return not isinstance(node, ValueNode) and region.encloses(self.home_of(node))
 
     # ------------------------------------------------------------------ first: who needs what
 
@@ -102,9 +115,10 @@ class Lowering:
                     raise TypeError(_ESCAPES[type(closed.owner)])
                 todo.append((node, closed))
                 todo.extend(self._activate(closed.owner))
-            else:
-                assert region.parent is not None, f"{node} is not reachable from {region.name}"
-                self.imports.setdefault(id(region), {})[id(node)] = node
+                continue
+            assert region.parent is not None, f"{node} is not reachable from {region.name}"
+            self.imports.setdefault(id(region), {})[id(node)] = node
+            if region is not self.top:
                 todo.append((node, region.parent))
                 todo += [(node, a.parent) for a in self.again.get(id(region.owner), ())]
 

@@ -5,7 +5,7 @@
     closed    a graph uses its own parameters and its own nodes only
     call      operands fit the parameters; a Switch's graphs take and return the same;
               a While's carry keeps its types
-    linear    the Token has one use and one beginning in a graph; a Stack has one use
+    linear    the Token has one use and one beginning in a graph
     tuple     a tuple is taken apart or returned; parameters and items of tuples are no tuples
     bprop     the graph of a Cell's own gradient takes and returns what J relies on
     stage     no Grad is left after the `grad` stage
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from minispore.abstract import STACK, TOKEN, Abstract, AbstractScalar, AbstractTensor, AbstractTuple
+from minispore.abstract import TOKEN, Abstract, AbstractScalar, AbstractTensor, AbstractTuple
 from minispore.ir.interp import check_value
 from minispore.ir.node import (
     CNode,
@@ -247,7 +247,7 @@ class _Checker:
             self.fail("bprop", None, f"bprop returns {given}, and must return {result}")
 
     def check_linear(self) -> None:
-        """Each Token and Stack has one use; a constant Stack is a new one wherever it stands."""
+        """Each Token has one use."""
         nodes = dict.fromkeys((*self.graph.parameters, *self.nodes))
         uses: Counter[tuple[Node, int | None]] = Counter({(self.graph.output, None): 1})
         for node in self.nodes:
@@ -255,10 +255,8 @@ class _Checker:
         for node in nodes:
             for index, item in enumerate(_items(node.abstract)):
                 count = uses[node, None] + (uses[node, index] if _is_tuple(node) else 0)
-                if count > 1 and (
-                    item == TOKEN or (item == STACK and not isinstance(node, ValueNode))
-                ):
-                    self.fail("linear", node, f"the {item} has {count} uses")
+                if count > 1 and item == TOKEN:
+                    self.fail("linear", node, f"the Token has {count} uses")
         first = [n for n in nodes if n.abstract == TOKEN and not isinstance(n, CNode)]
         if len(first) > 1:
             self.fail("linear", first[1], "the order of effects has two beginnings")

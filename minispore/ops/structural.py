@@ -271,6 +271,77 @@ class Pop(Structural):
         return (zero_value(self.attrs["abstract"]), None) if stack is None else stack
 
 
+class StackAdd(Structural):
+    """The sum of two stacks, value by value from the top; values that one has not are zeros.
+
+    It adds up the cotangents of a stack with two uses.
+    """
+
+    def infer(self, a: Abstract, b: Abstract) -> Abstract:
+        return STACK
+
+    def eval(self, a: Any, b: Any) -> Any:
+        values = []
+        while a is not None and b is not None:
+            (top, a), (other, b) = a, b
+            values.append(self.added(top, other))
+        total = a if b is None else b
+        for value in reversed(values):
+            total = (value, total)
+        return total
+
+    def added(self, a: Any, b: Any) -> Any:
+        """The sum of two values; a stack is a pair, or None."""
+        if isinstance(a, np.ndarray):
+            return np.asarray(a + b)
+        return type(a)(a + b) if isinstance(a, (bool, int, float)) else self.eval(a, b)
+
+    def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
+        return dout, dout
+
+
+class StackToTensor(Structural):
+    """The Tensors on a stack as the rows of one, the top last.  Its gradient is TensorToStack.
+
+    Attributes: `abstract`, the type of a row; `size`, their number.  Rows that are not there are
+    zeros, as in Pop.
+    """
+
+    def infer(self, stack: Abstract) -> Abstract:
+        row = self.attrs["abstract"]
+        return AbstractTensor(row.dtype, (self.attrs["size"], *row.shape))
+
+    def eval(self, stack: Any) -> Any:
+        row = self.attrs["abstract"]
+        rows = np.zeros((self.attrs["size"], *row.shape), row.dtype.numpy)
+        for i in reversed(range(len(rows))):
+            if stack is None:
+                break
+            rows[i], stack = stack
+        return rows
+
+    def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
+        return (apply(TensorToStack.bound(), dout),)
+
+
+class TensorToStack(Structural):
+    """A stack of a Tensor's rows, the last on top.  Its gradient is StackToTensor."""
+
+    def infer(self, rows: AbstractTensor) -> Abstract:
+        return STACK
+
+    def eval(self, rows: np.ndarray) -> Any:
+        stack: Any = None
+        for row in rows:
+            stack = (np.array(row), stack)
+        return stack
+
+    def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
+        (rows,) = inputs
+        row = AbstractTensor(rows.dtype, rows.shape[1:])
+        return (apply(StackToTensor.bound(abstract=row, size=rows.shape[0]), dout),)
+
+
 def zero_value(abstract: Abstract) -> Any:
     """The zero of an abstract value, as the interpreter holds it."""
     if isinstance(abstract, AbstractTensor):

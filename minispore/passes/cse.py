@@ -2,15 +2,14 @@
 
 Two nodes are the same if they have one callee and the same operands: nodes by identity, constants
 by type and bits, in any order where the primitive commutes.  Effects are told apart by their Token
-and never merged, and neither is anything with a Stack, which has one use.  Draws of random numbers
-differ in their counter.
+and never merged.  Draws of random numbers differ in their counter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 
-from minispore.abstract import STACK, TOKEN, Abstract, AbstractTuple
+from minispore.abstract import TOKEN, Abstract, AbstractTuple
 from minispore.ir.compare import callee_key, constant_key
 from minispore.ir.node import CNode, FuncGraph, Node, ValueNode, graphs_of
 from minispore.passes.pattern import COMMUTATIVE
@@ -40,7 +39,7 @@ def cse(graph: FuncGraph, log: Log | None = None) -> FuncGraph:
                 constants[node] = constant_key(node)
             elif isinstance(node, CNode):
                 rebuilt = memo[node] = with_inputs(node, memo, new)
-                if is_linear(rebuilt):
+                if has_effect(rebuilt):
                     continue
                 memo[node] = first.setdefault(_key(rebuilt, constants), rebuilt)
                 if memo[node] is not rebuilt and log is not None:
@@ -50,16 +49,16 @@ def cse(graph: FuncGraph, log: Log | None = None) -> FuncGraph:
     return rebuild_graphs(graph, rebuild)
 
 
-def is_linear(node: CNode) -> bool:
-    """True for nodes that take or give a Token or a Stack: each is one event, not one value."""
-    return is_linear_type(node.abstract) or any(is_linear_type(i.abstract) for i in node.inputs)
+def has_effect(node: CNode) -> bool:
+    """True for nodes that take or give a Token: each is one event, not one value."""
+    return any(holds(n.abstract, TOKEN) for n in (node, *node.inputs))
 
 
-def is_linear_type(abstract: Abstract) -> bool:
-    """True for the Token, Stacks, and tuples that hold one."""
+def holds(abstract: Abstract, kind: Abstract) -> bool:
+    """True for a kind of value, and for tuples that hold one."""
     if isinstance(abstract, AbstractTuple):
-        return any(map(is_linear_type, abstract.items))
-    return abstract in (TOKEN, STACK)
+        return any(holds(item, kind) for item in abstract.items)
+    return abstract == kind
 
 
 def _key(node: CNode, constants: dict[Node, Hashable]) -> Hashable:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from minispore.abstract import Abstract, AbstractTensor, AbstractTuple
+from minispore.abstract import STACK, Abstract, AbstractTensor, AbstractTuple
 from minispore.ir.interp import as_abstract
 from minispore.ir.node import CNode, Node, ValueNode, make_tuple
-from minispore.passes.cse import is_linear
+from minispore.passes.cse import has_effect, holds
 from minispore.passes.rewrite import Function
 from minispore.primitive import Primitive
 
@@ -26,7 +26,8 @@ def fold(node: CNode) -> Node | None:
         not isinstance(callee, Primitive)
         or callee.name in ("MakeTuple", "TupleGetItem")
         or not all(isinstance(i, ValueNode) for i in node.inputs)
-        or is_linear(node)
+        or has_effect(node)
+        or holds(node.abstract, STACK)
         or _size(node.abstract) > max(FOLD_LIMIT, sum(_size(i.abstract) for i in node.inputs))
     ):
         return None

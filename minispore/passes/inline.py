@@ -56,7 +56,7 @@ def inline(graph: FuncGraph, log: Log | None = None) -> FuncGraph:
 def copy_body(graph: FuncGraph, operands: Sequence[Node]) -> Node:
     """The output of a copy of all nodes, on `operands`.
 
-    A copy also of what depends on no parameter: a Stack must not be shared by two copies.
+    A copy also of what depends on no parameter: no two graphs share a node.
     """
     memo: dict[Node, Node] = dict(zip(graph.parameters, operands, strict=True))
     for node in graph.nodes():

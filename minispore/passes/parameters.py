@@ -15,10 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minispore.abstract import AbstractScalar, AbstractTensor
+from minispore.abstract import TOKEN, AbstractScalar, AbstractTensor
 from minispore.ir.compare import constant_key
 from minispore.ir.node import CNode, FuncGraph, Grad, Node, Switch, ValueNode, While, graphs_of
-from minispore.passes.cse import is_linear_type
 from minispore.passes.rewrite import (
     Fire,
     GraphMap,
@@ -104,7 +103,7 @@ def _known(graph: FuncGraph, calls: list[_Call]) -> dict[Node, Node]:
     first: dict[tuple[Hashable, ...], Node] = {}
     read = set(graph.nodes())
     for k, parameter in enumerate(graph.parameters):
-        if not calls or parameter not in read or is_linear_type(parameter.abstract):
+        if not calls or parameter not in read or parameter.abstract == TOKEN:
             continue
         if any(k >= call.fixed for call in calls):
             continue
