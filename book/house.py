@@ -23,7 +23,7 @@ ROOMS = {
     "J": ("autodiff.transform", "autodiff.sweep", "autodiff.loops", "autodiff.nodes"),
     "frontend": ("frontend",),
     "engine": ("engine",),
-    "compile": ("compile", "program"),
+    "compile": ("compile", "program", "graph_function"),
     "grad": ("autodiff", "autodiff.api", "autodiff.jacobian"),
     "report": ("report",),
     "nn": ("nn",),

@@ -3,14 +3,13 @@
     source -> evaluate -> grad (J) -> passes -> plan -> run
 
 ``compile_call`` goes this way once; what it returns, a Compiled, is run for every call like that
-(compile.py decides which those are).  Under a tape of PyNative mode a graph is one entry, whose
-gradient is a graph again: a GraphFunction.
+(compile.py decides which those are).  Under a tape of PyNative mode a graph is one entry:
+graph_function.py.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 import types
 from collections.abc import Callable
@@ -22,10 +21,8 @@ import numpy as np
 
 from minispore import context
 from minispore.abstract import Abstract
-from minispore.autodiff.nodes import items_of
-from minispore.autodiff.tape import record_custom
-from minispore.autodiff.transform import J, expand_grad
-from minispore.engine import Executable, compile_plan
+from minispore.autodiff.transform import expand_grad
+from minispore.engine import compile_plan
 from minispore.frontend import calls
 from minispore.frontend.commits import Target
 from minispore.frontend.errors import UnsupportedError, deep_stack, locate
@@ -34,22 +31,15 @@ from minispore.frontend.exits import is_symbolic, refuse_choice
 from minispore.frontend.guards import Guard
 from minispore.frontend.heap import Choice, Lazy
 from minispore.frontend.lower import Lowering
-from minispore.ir.node import (
-    CNode,
-    FuncGraph,
-    Node,
-    ParameterNode,
-    ValueNode,
-    copied_parameters,
-    make_tuple,
-)
+from minispore.graph_function import GraphFunction
+from minispore.ir.node import FuncGraph, Node, ParameterNode, ValueNode
 from minispore.ops.structural import written_before
 from minispore.parameter import Parameter
 from minispore.passes import Fire, optimize
-from minispore.primitive import bprop_getters, handled_by
+from minispore.primitive import handled_by
 from minispore.random import drawn_again_if_it_fails
 from minispore.symbolic import NeedConstant, Scalar, wrap
-from minispore.tensor import Tensor, is_tensor, tapes
+from minispore.tensor import Tensor, is_tensor
 from minispore.tree import Constant, Container, Picked, Structure, flatten, unflatten
 
 # ------------------------------------------------------------------------------- one graph
@@ -112,54 +102,6 @@ class Compiled:
             for number, place in self.writes:
                 self.targets[number].write(inputs, inputs[place] if place >= 0 else outs[~place])
         return unflatten(self.structure, [inputs[p] if p >= 0 else outs[~p] for p in self.places])
-
-
-class GraphFunction:
-    """A closed graph as a function of Tensors that the tape can differentiate, to any order."""
-
-    def __init__(self, graph: FuncGraph):
-        self.graph = graph
-        self.name = graph.name
-        self._backward: tuple[int, GraphFunction] | None = None
-
-    @functools.cached_property
-    def plan(self) -> Executable:
-        """The graph, optimised and made executable."""
-        return compile_plan(optimize(self.graph))
-
-    def backward(self) -> GraphFunction:
-        """(inputs, cotangents) -> cotangents of the inputs, as one graph of its own."""
-        if self._backward is None or self._backward[0] != bprop_getters.version:
-            self._backward = (bprop_getters.version, GraphFunction(backward_graph(self.graph)))
-        return self._backward[1]
-
-    def __call__(self, inputs: list[Any]) -> tuple:
-        values = [v._data if isinstance(v, Tensor) else v for v in inputs]
-        found = self.plan.run(values)
-        outs = tuple(Tensor._wrap(v) if isinstance(v, np.ndarray) else v for v in found)
-        return record_custom(self, tuple(inputs), outs) if tapes.active else outs
-
-    def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
-        """The tape's question for the cotangents of the inputs."""
-        outputs = zip(items_of(self.graph.output), dout, strict=True)
-        # A Python float has no cotangent on a tape.
-        douts = [0.0 if d is None else d for o, d in outputs if o.abstract.is_differentiable]
-        found = iter(self.backward()([*inputs, *douts]))
-        return tuple(
-            next(found) if p.abstract.is_differentiable else None for p in self.graph.parameters
-        )
-
-
-def backward_graph(graph: FuncGraph) -> FuncGraph:
-    """A graph of (parameters, cotangents of outputs) that returns cotangents of parameters."""
-    fwd, bwd, n_residuals = J(graph)
-    outputs = [o.abstract for o in items_of(graph.output)]
-    params = copied_parameters(graph.parameters)
-    douts = [ParameterNode("dout", a) for a in outputs if a.is_differentiable]
-    residuals = items_of(CNode(fwd, params, fwd.abstract))[len(outputs) :]
-    assert len(residuals) == n_residuals
-    call = CNode(bwd, [*residuals, *douts], bwd.abstract)
-    return FuncGraph(f"{graph.name}_backward", [*params, *douts], make_tuple(items_of(call)))
 
 
 # ------------------------------------------------------------------------------- compiling

@@ -221,6 +221,12 @@ def _recording(active: list[Tape]) -> Iterator[None]:
         tapes.active = before
 
 
+def innermost() -> tuple[Tape, contextlib.AbstractContextManager[None]]:
+    """The innermost of the tapes that record, and a context in which only those around it do."""
+    *around, tape = tapes.active
+    return tape, _recording(around)
+
+
 def pause_tapes() -> contextlib.AbstractContextManager[None]:
     """No tape of this thread records for the length of a ``with`` block."""
     return _recording([])
@@ -246,7 +252,8 @@ def vjp_of(
     The tape and J share it.
 
     Args:
-        rule: a Primitive, or an object with ``name`` and ``vjp``.
+        rule: a Primitive, or an object with ``name`` and ``vjp``; if it `knows_none`, it is given
+            a dout of None, as a Primitive is, else zeros in its place.
         inputs, out, dout: Tensors; with several outputs `out` and `dout` are tuples, in which
             a dout of None means zero.
         call: how to call a user's rule, ``call(bprop, arguments)``; plainly by default.
@@ -256,7 +263,8 @@ def vjp_of(
         TypeError, ValueError: it gives one of another dtype or shape than the input's.
     """
     if not isinstance(rule, Primitive):
-        return checked(rule.name, rule.vjp(inputs, out, filled(out, dout)), inputs)
+        douts = dout if getattr(rule, "knows_none", False) else filled(out, dout)
+        return checked(rule.name, rule.vjp(inputs, out, douts), inputs)
     bprop = bprop_getters.get(rule)
     if bprop is None:
         cotangents = rule.vjp(inputs, out, dout)
@@ -321,5 +329,5 @@ def _checked_one(what: str, cotangent: Any, x: Any) -> Any:
 
 
 __all__ = [
-    "Differentiable", "Entry", "Tape", "pause_tapes", "record_custom", "vjp_of",
+    "Differentiable", "Entry", "Tape", "innermost", "pause_tapes", "record_custom", "vjp_of",
 ]  # fmt: skip

@@ -1,0 +1,158 @@
+"""A compiled graph as a function of Tensors, which tapes can differentiate to any order.
+
+A call under a tape is one entry on it.  What runs is then the forward graph that J makes of the
+graph, the entry keeps the residuals, and its gradient is a call of the backward graph:
+
+    J(g) = (forward, backward)     outputs, residuals = forward(inputs)
+                                   cotangents of inputs = backward(residuals, those of outputs)
+
+Both are GraphFunctions again, so that the tapes around this one see the same one order higher: they
+follow the residuals, too.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minispore.abstract import STACK, AbstractTensor
+from minispore.autodiff.nodes import Places, differentiable, items_of
+from minispore.autodiff.tape import innermost
+from minispore.autodiff.transform import J
+from minispore.engine import Executable, compile_plan
+from minispore.ir.node import CNode, FuncGraph, Node, ParameterNode, copied_parameters, make_tuple
+from minispore.passes import optimize
+from minispore.primitive import bprop_getters
+from minispore.tensor import Tensor, tapes
+
+
+class GraphFunction:
+    """A closed graph without Grad nodes, as a function from a list of values to a tuple."""
+
+    def __init__(self, graph: FuncGraph):
+        self.graph = graph
+        self.name = graph.name
+        outputs = items_of(graph.output)
+        self.n_outputs = len(outputs)
+        # A Python float has no cotangent on a tape.
+        is_tensor = [isinstance(o.abstract, AbstractTensor) for o in outputs]
+        self.floats = tuple(i for i in differentiable(outputs) if is_tensor[i])
+        self._live: dict[Places, Places] = {}  # see live
+        self._pairs: dict[tuple, Pair] = {}
+
+    @functools.cached_property
+    def plan(self) -> Executable:
+        """The graph, optimised and made executable."""
+        return compile_plan(optimize(self.graph))
+
+    def __call__(self, inputs: Sequence[Any]) -> tuple:
+        if tapes.active:
+            return self.recorded(inputs)
+        found = self.plan.run([v._data if isinstance(v, Tensor) else v for v in inputs])
+        return tuple(Tensor._wrap(v) if isinstance(v, np.ndarray) else v for v in found)
+
+    def recorded(self, inputs: Sequence[Any]) -> tuple:
+        """A call under tapes: an entry on the innermost; what it runs is seen by those around."""
+        tape, around = innermost()
+        wrt = tuple(i for i, x in enumerate(inputs) if isinstance(x, Tensor) and tape.follows(x))
+        with around:
+            if not wrt or not self.floats:
+                return self(inputs)
+            pair = self.pair(wrt, self._live.get(wrt, self.floats))
+            if pair.keeps_stacks and any(t.follows(inputs[i]) for t in tapes.active for i in wrt):
+                pair = self.recomputing(wrt, pair.live)  # a Stack is no Tensor, which tapes follow
+            found = pair.forward(inputs)
+        outputs, kept = found[: self.n_outputs], found[self.n_outputs :]
+        tape.record(Call(self, pair, kept), tuple(inputs), outputs)
+        return outputs
+
+    def expect(self, wrt: Places, live: Places) -> None:
+        """Be prepared that the next call's outputs with a cotangent are `live`, as the last's."""
+        self._live[wrt] = live
+
+    def pair(self, wrt: Places, live: Places) -> Pair:
+        """The pair that keeps residuals, for some inputs and some outputs."""
+        key = (wrt, live, bprop_getters.version)
+        if key not in self._pairs:
+            self._pairs[key] = keeping_pair(self.graph, wrt, live)
+        return self._pairs[key]
+
+    def recomputing(self, wrt: Places, live: Places) -> Pair:
+        """The pair that keeps nothing: its backward graph begins with the forward graph."""
+        key = (wrt, live, bprop_getters.version, "recomputing")
+        if key not in self._pairs:
+            backward = GraphFunction(backward_graph(self.graph, wrt, live))
+            sources = [("input", i) for i in range(len(self.graph.parameters))]
+            self._pairs[key] = Pair(wrt, live, self, backward, sources)
+        return self._pairs[key]
+
+
+@dataclass
+class Pair:
+    """J of a graph, for the inputs `wrt` and the outputs `live`.
+
+    `forward` gives the graph's outputs, and then what is kept.  `sources` say where backward's
+    residuals are found: ("input", i), ("output", i) or ("kept", i).
+    """
+
+    wrt: Places
+    live: Places
+    forward: GraphFunction
+    backward: GraphFunction
+    sources: list[tuple[str, int]]
+    keeps_stacks: bool = False
+
+
+@dataclass
+class Call:
+    """A call of a graph, as a tape sees it: an entry's rule."""
+
+    function: GraphFunction
+    pair: Pair
+    kept: tuple
+    knows_none = True  # see tape.vjp_of
+
+    def __post_init__(self) -> None:
+        self.name = self.function.name
+
+    def vjp(self, inputs: tuple, out: tuple, dout: tuple) -> tuple:
+        """The cotangents of the inputs; a dout of None is zero, and no other outputs had one."""
+        pair, live = self.pair, tuple(i for i, d in enumerate(dout) if d is not None)
+        if live != pair.live:
+            self.function.expect(pair.wrt, live)
+            pair = self.function.recomputing(pair.wrt, live)
+        values = {"input": inputs, "output": out, "kept": self.kept}
+        residuals = [values[kind][i] for kind, i in pair.sources]
+        found = iter(pair.backward([*residuals, *(dout[i] for i in live)]))
+        return tuple(next(found) if i in pair.wrt else None for i in range(len(inputs)))
+
+
+def keeping_pair(graph: FuncGraph, wrt: Places, live: Places) -> Pair:
+    """J of a graph; what is an input or an output already is not kept a second time."""
+    fwd, bwd, n_residuals = J(graph, wrt, live)
+    items = items_of(fwd.output)
+    outputs, residuals = items[: -n_residuals or None], items[len(items) - n_residuals :]
+    known: dict[Node, tuple[str, int]] = {o: ("output", i) for i, o in enumerate(outputs)}
+    known |= {p: ("input", i) for i, p in enumerate(fwd.parameters)}
+    kept = [r for r in residuals if r not in known]
+    known |= {r: ("kept", i) for i, r in enumerate(kept)}
+    forward = FuncGraph(fwd.name, fwd.parameters, make_tuple([*outputs, *kept]), fwd.origin)
+    stacks = any(r.abstract == STACK for r in kept)
+    sources = [known[r] for r in residuals]
+    return Pair(wrt, live, GraphFunction(forward), GraphFunction(bwd), sources, stacks)
+
+
+def backward_graph(graph: FuncGraph, wrt: Places, live: Places) -> FuncGraph:
+    """A graph of (parameters, cotangents of outputs) that returns cotangents of parameters."""
+    fwd, bwd, n_residuals = J(graph, wrt, live)
+    outputs = items_of(graph.output)
+    params = copied_parameters(graph.parameters)
+    douts = [ParameterNode("dout", outputs[i].abstract) for i in live]
+    residuals = items_of(CNode(fwd, params, fwd.abstract))[len(outputs) :]
+    assert len(residuals) == n_residuals
+    call = CNode(bwd, [*residuals, *douts], bwd.abstract)
+    return FuncGraph(f"{graph.name}_backward", [*params, *douts], make_tuple(items_of(call)))
