@@ -390,7 +390,11 @@ def _result(value: Any, expected: Any) -> Any:
     """An output of a primitive as the user's value: a Tensor, or a Python number as it is."""
     if isinstance(expected, AbstractScalar):
         return value
-    return Tensor._wrap(np.asarray(value, expected.dtype.numpy))
+    dtype = expected.dtype.numpy
+    if getattr(value, "dtype", None) is not dtype:  # half floats are computed in wider ones
+        with np.errstate(all="ignore"):
+            value = np.asarray(value, dtype)
+    return Tensor._wrap(np.asarray(value))
 
 
 # ------------------------------------------------------------------------- into a Tensor

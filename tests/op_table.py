@@ -601,7 +601,8 @@ for _name, _op in (
     ("ScalarGreaterEqual", operator.ge),
 ):
     scalar(_name, _op, *_numbers)
-scalar("ScalarPow", operator.pow, (3, 2), (2.5, 3), (2.5, 1.5), (2.0, -1))
+scalar("ScalarPow", operator.pow, (3, 2), (2.5, 3), (2.5, 1.5), (2.0, -1), (2.5, 0.0), (3, 1.5))
+scalar("ScalarLog", math.log, (2.5,), (0.5,), (3,))
 scalar("ScalarNeg", operator.neg, (3,), (-2.5,))
 scalar("ScalarAbs", abs, (-3,), (-2.5,), (2.5,))
 scalar("ScalarNot", operator.not_, (True,), (0,), (2.5,))
@@ -610,7 +611,7 @@ for _name, _op in (
 ):
     scalar(_name, _op, (6, 3), (-6, 3), (True, False), (True, True), (True, 2))
 scalar("ScalarRound", round, (2.5,), (-3.5,), (7,), (2.675, 2), (1250, -2))
-scalar("ScalarPick", lambda i, *x: x[i], (1, 5, 6), (0, 5, 6))
+scalar("ScalarPick", lambda i, *x: x[i], (1, 5, 6), (0, 5, 6), (1, 0.5, 1.5), (2, 0.5, 1.5, 2.5))
 SCALARS["ScalarCast"] = [
     (REGISTRY["ScalarCast"].bound(kind=k), (v,), k(v))
     for k, v in ((int, -2.7), (float, 3), (bool, 0.5))

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from graphs import FLOAT, INT, apply_node, echo, graph_of, parameters, tensor
 from helpers import assert_same
+from op_table import SCALARS
 
 from minispore import dtype as dt
 from minispore import ops
-from minispore.abstract import STACK, TOKEN, AbstractTensor, AbstractTuple
+from minispore.abstract import STACK, TOKEN, AbstractScalar, AbstractTensor, AbstractTuple
 from minispore.autodiff import sweep, transform
 from minispore.autodiff.api import GradOperation
 from minispore.autodiff.transform import Adjoints, J, expand_grad, set_evaluator
@@ -731,3 +732,32 @@ def test_adjoints_can_be_shared():
     first = J(graph, adjoints=adjoints)
     assert J(graph, adjoints=adjoints)[0] is first[0]
     assert J(graph)[0] is not first[0]
+
+
+@pytest.mark.parametrize("name", [n for n, rows in SCALARS.items() if n != "ScalarCast"])
+def test_gradients_of_numbers_have_gradients(name):
+    """d(dy/dx) of the operations on Python floats, against central differences of dy/dx."""
+    step = 1e-6
+    for prim, inputs, expected in SCALARS[name]:
+        floats = [i for i, x in enumerate(inputs) if type(x) is float]
+        if type(expected) is not float or not floats or name == "ScalarRound":
+            continue
+        types = [AbstractScalar(type(x)) for x in inputs]
+        first = gradient_graph(graph_of(lambda *x, p=prim: apply(p, *x), *types), tuple(floats))
+        second = gradient_graph(first, tuple(floats), len(floats))
+        found = run(second, *inputs)
+        for i, slope in zip(floats, found, strict=True):
+            sums = [
+                sum(run(first, *[x + h if j == i else x for j, x in enumerate(inputs)]))
+                for h in (step, -step)
+            ]
+            assert slope == pytest.approx((sums[0] - sums[1]) / (2 * step), rel=1e-5, abs=1e-9)
+
+
+def test_powers_of_numbers_at_zero():
+    graph = gradient_graph(graph_of(lambda x, y: x**y, FLOAT, FLOAT), (0, 1))
+    assert run(graph, 0.0, 2.0) == (0.0, 0.0)
+    assert run(graph, 0.0, 0.0) == (0.0, 0.0)
+    assert run(graph, 0.0, 1.0) == (1.0, 0.0)
+    slope, none = run(graph, -2.0, 3.0)
+    assert slope == 12.0 and math.isnan(none)

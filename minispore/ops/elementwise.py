@@ -162,10 +162,10 @@ def _share(wins: Callable, mine: Any, other: Any, dout: Any) -> Any:
 
 def _pow_gradient(x: Any, y: Any, out: Any, dout: Any) -> tuple:
     """d/dx = y x^(y-1), which is 0 for y = 0 (also at x = 0); d/dy = out log(x), 0 at x = 0."""
-    zero, one = ops.zeros_like(y), ops.ones_like(y)
-    constant = ops.equal(y, zero)
-    slope = ops.select(constant, zero, y) * ops.pow(x, ops.select(constant, one, y - 1))
-    log = ops.log(ops.select(ops.equal(x, ops.zeros_like(x)), ops.ones_like(x), x))
+    one = ops.ones_like(x)
+    flat = ops.logical_and(ops.equal(y, ops.zeros_like(y)), ops.isinf(one / x))
+    slope = y * ops.pow(x, ops.select(flat, ops.ones_like(y), y - 1))
+    log = ops.log(ops.select(ops.equal(x, ops.zeros_like(x)), one, x))
     return dout * slope, dout * out * log
 
 

@@ -5,6 +5,7 @@ Users rarely call these: the front end makes them for Python's own constructs, J
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -139,6 +140,26 @@ def _int_power_guard(x: Any, y: Any) -> Any:
     return _power(x, y)
 
 
+def _power_gradient(x: Any, y: Any, out: Any, d: Any) -> tuple:
+    """As for Tensors (elementwise.py): d/dx = y x^(y-1), d/dy = out log(x)."""
+    slope = y * x ** _pick((y == 0) & (abs(x) < 1e-300), 1.0, y - 1.0)
+    log = apply(REGISTRY["ScalarLog"].bound(), x) if isinstance(x, ScalarLike) else _log(x)
+    return d * slope, d * out * log
+
+
+def _log(x: float) -> float:
+    """The logarithm of a number, as the gradient of a power needs it: 0 at 0, nan below."""
+    return math.log(x) if x > 0 else x * math.nan if x else 0.0
+
+
+def _pick(condition: Any, if_true: Any, if_false: Any) -> Any:
+    """One of two numbers."""
+    if isinstance(condition, bool):
+        return if_true if condition else if_false
+    index = apply(ScalarCast.bound(kind=int), condition)
+    return apply(ScalarPick.bound(), index, if_false, if_true)
+
+
 _scalar("ScalarAdd", operator.add, vjp=lambda x, y, out, d: (d, d))
 _scalar("ScalarSub", operator.sub, vjp=lambda x, y, out, d: (d, -d))
 _scalar("ScalarMul", operator.mul, vjp=lambda x, y, out, d: (d * y, d * x))
@@ -149,7 +170,12 @@ _scalar(
     lambda x, y, out, d: (d / y, -(d * out) / y),
     can_fail=_may_divide_by_zero,
 )
-_scalar("ScalarFloorDiv", operator.floordiv, can_fail=_may_divide_by_zero)
+_scalar(
+    "ScalarFloorDiv",
+    operator.floordiv,
+    vjp=lambda x, y, out, d: (None, None),  # it is constant, but for its steps
+    can_fail=_may_divide_by_zero,
+)
 _scalar(
     "ScalarMod",
     operator.mod,
@@ -158,12 +184,8 @@ _scalar(
 )
 _scalar("ScalarNeg", operator.neg, vjp=lambda x, out, d: (-d,))
 _scalar("ScalarAbs", abs, vjp=lambda x, out, d: (d * ((x > 0) * 1.0 - (x < 0) * 1.0),))
-_scalar(
-    "ScalarPow",
-    _int_power_guard,
-    vjp=lambda x, y, out, d: (d * y * x ** (y - 1), None),
-    can_fail=_may_overflow,
-)
+_scalar("ScalarPow", _int_power_guard, vjp=_power_gradient, can_fail=_may_overflow)
+_scalar("ScalarLog", _log, "float", lambda x, out, d: (d / x,))
 _scalar(
     "ScalarRound",
     round,
@@ -209,6 +231,10 @@ class ScalarPick(Structural):
         if index < 0:
             raise IndexError(f"there is no item {index}")
         return items[index]
+
+    def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
+        index, *items = inputs
+        return None, *(_pick(index == i, dout, 0.0) for i in range(len(items)))
 
 
 class ScalarToTensor(Structural):
