@@ -58,12 +58,15 @@ class GraphFunction:
     def recorded(self, inputs: Sequence[Any]) -> tuple:
         """A call under tapes: an entry on the innermost; what it runs is seen by those around."""
         tape, around = innermost()
-        wrt = tuple(i for i, x in enumerate(inputs) if isinstance(x, Tensor) and tape.follows(x))
+        tensors = {i: x for i, x in enumerate(inputs) if isinstance(x, Tensor)}
+        wrt = tuple(i for i, x in tensors.items() if tape.follows(x))
         with around:
             if not wrt or not self.floats:
                 return self(inputs)
             pair = self.pair(wrt, self._live.get(wrt, self.floats))
-            if pair.keeps_stacks and any(t.follows(inputs[i]) for t in tapes.active for i in wrt):
+            if pair.keeps_stacks and any(
+                t.follows(x) for t in tapes.active for x in tensors.values()
+            ):
                 pair = self.recomputing(wrt, pair.live)  # a Stack is no Tensor, which tapes follow
             found = pair.forward(inputs)
         outputs, kept = found[: self.n_outputs], found[self.n_outputs :]
