@@ -25,7 +25,7 @@ from minispore.ops import stop_gradient
 from minispore.parameter import Parameter
 from minispore.primitive import is_number, is_tracing
 from minispore.tensor import Tensor, is_tensor, tapes
-from minispore.tree import flatten
+from minispore.tree import Text, flatten
 
 ALL = "all"  # as grad_position: every Tensor among the arguments, always as a tuple
 
@@ -203,7 +203,7 @@ class GradFunction:
                     "return (what to differentiate, aux...)"
                 )
             value = value[0]
-        return flatten(value, is_tensor)[0]
+        return [v for v in flatten(value, is_part)[0] if is_tensor(v)]
 
     def package(self, value: Any, selection: Selection, found: Sequence[Any]) -> Any:
         """MindSpore's result: value, gradients and aux in their structure.
@@ -238,6 +238,11 @@ class GradFunction:
         if self.weights is not None:
             parts.append(weights[0] if isinstance(self.weights, Tensor) else weights)
         return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def is_part(value: Any) -> bool:
+    """True for a Tensor, and for a string known only at run time: the Tensors in it are text."""
+    return is_tensor(value) or isinstance(value, Text)
 
 
 def refuse_tracing(what: str) -> None:

@@ -170,8 +170,11 @@ class DirectionalDerivative:
         n = len(given) // 2
         point = Point("jvp", self.fn, given[:n], has_aux=self.has_aux)
         pushed = iter(point.turned()(given[n:]))
-        leaves, structure = flatten(point.value, is_tensor)
-        tangents = [next(pushed) if t.dtype.is_float else ops.zeros_like(t) for t in leaves]
+        leaves, structure = flatten(point.value, api.is_part)
+        tangents = [
+            v if not is_tensor(v) else next(pushed) if v.dtype.is_float else ops.zeros_like(v)
+            for v in leaves
+        ]
         return (point.value, unflatten(structure, tangents), *point.aux)
 
 

@@ -18,7 +18,8 @@ from minispore import ops
 from minispore.abstract import STACK, AbstractScalar
 from minispore.autodiff.nodes import backward, items_of, zero_node
 from minispore.autodiff.transform import J
-from minispore.frontend.heap import GradNode, OutNode, Region, WhileNode, World
+from minispore.frontend.exits import chain_of, refuse_choice
+from minispore.frontend.heap import Choice, GradNode, OutNode, Region, WhileNode, World
 from minispore.frontend.lower import Lowering
 from minispore.ir.node import CNode, Node, ParameterNode
 from minispore.primitive import REGISTRY, apply
@@ -37,7 +38,7 @@ def call_gradient(ev: Evaluator, gradient: Any, args: list[Any], kwargs: dict[st
     ev.get_attribute(gradient, "weights")  # a guard: the same weights at the next call
     run = UnderGrad(ev, function, gradient, own_args, own_kwargs)
     owner = run.owner
-    owner.outs = [ev.node_of(v) for v in gradient.differentiated(run.value)]
+    owner.outs = run.outputs()
     if sens is not None:
         owner.sens = [ev.node_of(c) for c in gradient.cotangents(run.value, sens)]
     found = [ev.wrap_out(owner, k, p.abstract) for k, p in enumerate(run.region.params)]
@@ -54,7 +55,7 @@ class UnderGrad:
     """
 
     def __init__(self, ev: Evaluator, function: Any, gradient: Any, args: tuple, kwargs: dict):
-        self.ev = ev
+        self.ev, self.gradient = ev, gradient
         self.selection = gradient.select(args, kwargs)
         weights = [_seen(ev, w) for w in self.selection.weights]
         if gradient.return_ids:
@@ -109,6 +110,15 @@ class UnderGrad:
             if param is not None and w._node is param:
                 w._node = old
             self.params.append(param)
+
+    def outputs(self) -> list[Node]:
+        """The nodes of what is differentiated, which no Tensor must choose."""
+        found = self.gradient.differentiated(self.value)
+        value = self.value[0] if self.gradient.has_aux else self.value
+        for choice in flatten(value, lambda v: isinstance(v, Choice))[0]:
+            if any(isinstance(option, Tensor) for option, _ in chain_of(choice).values()):
+                refuse_choice(choice, "what is differentiated")
+        return [self.ev.node_of(v) for v in found]
 
     def by_variable(self, found: Sequence[Tensor]) -> list[Tensor]:
         """One gradient per variable, from those of the region's parameters; else zeros."""
@@ -172,7 +182,7 @@ def _refuse_writes(given: list[Any], nodes: list[Node | None]) -> None:
 def linearise(ev: Evaluator, gradient: Any, args: tuple) -> tuple[Any, Callable]:
     """The value of a function at a point, and its pull there: see autodiff/jacobian.py."""
     run = UnderGrad(ev, gradient.fn, gradient, args, {})
-    outs = [ev.node_of(v) for v in gradient.differentiated(run.value)]
+    outs = run.outputs()
     seen = run.seen_outside()
     nodes = [*outs, *map(_held, seen)]
     graph, imports = Lowering(ev.home, ev.names).inner(run.region, nodes)
