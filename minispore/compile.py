@@ -18,9 +18,10 @@ from collections.abc import Callable
 from typing import Any
 
 from minispore.autodiff import api
-from minispore.autodiff.jacobian import DirectionalDerivative, JacobianFunction
+from minispore.autodiff.jacobian import DirectionalDerivative, JacobianFunction, vjp
 from minispore.autodiff.transform import set_evaluator
 from minispore.frontend import calls
+from minispore.frontend.builtins import BUILTINS
 from minispore.frontend.evaluate import Evaluator
 from minispore.frontend.gradient import call_gradient
 from minispore.ir.interp import debugging
@@ -262,12 +263,20 @@ def _call_grad_operation(ev: Evaluator, operation: Any, args: list, kwargs: dict
     return ev.born(operation(function, weights))
 
 
+def _call_vjp(ev: Evaluator, args: list, kwargs: dict) -> Any:
+    """``vjp`` inside a graph: the function that it returns is made where it is called."""
+    made = calls.native(ev, vjp, args, kwargs)
+    ev.born(made[1])
+    return made
+
+
 def _install() -> None:
     calls.SPECIAL.append(
         (JitFunction, lambda ev, f, args, kwargs: ev.call(f.__wrapped_function__, args, kwargs))
     )
     calls.SPECIAL.append((api.GradFunction, call_gradient))
     calls.SPECIAL.append((api.GradOperation, _call_grad_operation))
+    BUILTINS[vjp] = _call_vjp
     api.graph_runner = _run_as_graph
     set_evaluator(graph_of_rule)
 

@@ -255,10 +255,7 @@ class GradExpander:
             inputs = [rebuild.memo[id(x)] for x in node.inputs]
             if isinstance(node.callee, Grad):
                 if graph in callees_first(node.callee.graph):
-                    raise RecursionError(
-                        f"{graph.name} takes the gradient of a function that calls "
-                        f"{graph.name}: its gradient would contain its own gradient"
-                    )
+                    raise _endless(node)
                 rebuild.substitute(node, self.expanded(node, inputs))
                 continue
             graphs = tuple(self.new.get(g, g) for g in graphs_of(node.callee))
@@ -288,6 +285,18 @@ class GradExpander:
         found = dict(zip(adjoint.grads, cotangents, strict=True))
         zeros = {i: zero_node(graph.parameters[i].abstract) for i in grad.wrt if i not in found}
         return make_tuple([*outputs, *((found | zeros)[i] for i in grad.wrt)], node.origin)
+
+
+def _endless(node: CNode) -> RecursionError:
+    """The error of a Grad node inside the graph that it differentiates."""
+    name = node.callee.graph.name.removeprefix("grad_")  # type: ignore[union-attr]
+    error = RecursionError(
+        f"{name} takes the gradient of a function that calls {name}: its gradient would contain "
+        "its own gradient"
+    )
+    if node.origin.where is not None:
+        error.add_note(f"While compiling the graph:\n{node.origin.where.shown()}")
+    return error
 
 
 def callees_first(graph: FuncGraph) -> list[FuncGraph]:

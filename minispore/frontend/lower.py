@@ -158,6 +158,12 @@ class Lowering:
                 (n, parent) for n in owner.operands
             ]
         if isinstance(owner, AgainNode):
+            outer = owner.recursion.region
+            if self.top is not None and not self.top.encloses(outer):
+                raise RecursionError(
+                    f"{outer.name} takes the gradient of a function that calls {outer.name}: its "
+                    "gradient would contain its own gradient"
+                )
             self.again.setdefault(id(owner.recursion), []).append(owner)
             more = self.imported(owner.recursion.region)
             return [(n, parent) for n in [*owner.operands, *more]]
