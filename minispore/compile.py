@@ -274,7 +274,8 @@ def _install() -> None:
     calls.SPECIAL.append(
         (JitFunction, lambda ev, f, args, kwargs: ev.call(f.__wrapped_function__, args, kwargs))
     )
-    calls.SPECIAL.append((api.GradFunction, call_gradient))
+    gradient = functools.partial(call_gradient, api.cotangents_of)
+    calls.SPECIAL.append((api.GradFunction, gradient))
     calls.SPECIAL.append((api.GradOperation, _call_grad_operation))
     BUILTINS[vjp] = _call_vjp
     api.graph_runner = _run_as_graph

@@ -656,6 +656,49 @@ def _():
         assert_same(gradient(Tensor([3]), floats(2)), (Tensor([0]), floats(3)))
 
 
+@row("Weights with `requires_grad=False`, given to `vjp`")
+def _():
+    w = Parameter(floats(2), name="w", requires_grad=False)
+    for call in both(lambda x: ms.vjp(lambda x: x * w, x, weights=w)[1](x)):
+        assert_same(call(floats(3)), ((floats(6),), floats(0)))
+
+
+@row("`jvp`, `jacrev`, `jacfwd` of results in lists, dicts or tuples of tuples")
+def _():
+    def nested(x):
+        return x * x, [x * 3, {"k": x}]
+
+    for call in both(lambda x: ms.jvp(nested, x, x)[1]):
+        tangent, (second, third) = call(floats(2))
+        assert_same((tangent, second, third["k"]), (floats(8), floats(6), floats(2)))
+    for jacobian in (ms.jacrev, ms.jacfwd):
+        for call in both(jacobian(nested)):
+            assert_same(call(Tensor(2.0)), (Tensor(4.0), Tensor(3.0), Tensor(1.0)))
+
+
+@row("A Jacobian of a Jacobian in a compiled function: `jacfwd(jacrev(f))(x)`")
+def _():
+    for call in both(lambda x: ms.jacfwd(ms.jacrev(lambda x: (x * x * x).sum()))(x)):
+        assert_same(call(floats(1, 2)), Tensor([[6.0, 0.0], [0.0, 12.0]]))
+
+
+@row("A tuple or list of Tensors as one input of `vjp`")
+def _():
+    for inputs in (lambda x: (x, x), lambda x: [x, x]):
+        call = lambda x, inputs=inputs: ms.vjp(lambda p: p[0] * p[1], inputs(x))[0]  # noqa: E731
+        raises(TypeError, "inputs must be Tensors", call, floats(1))
+
+
+@row("A cotangent or direction of another shape")
+def _():
+    for call in (
+        lambda x: ms.vjp(ops.sin, x)[1](x[:1]),
+        lambda x: ms.vjp(ops.sin, x)[1](2.0),
+        lambda x: ms.jvp(ops.sin, x, x[:1]),
+    ):
+        raises(RuntimeError, "they must be equal", call, floats(1, 2))
+
+
 @row("Results of a Cell's `bprop`")
 def _():
     class Net(nn.Cell):
@@ -827,19 +870,6 @@ def _():
         fn(floats(0, 1))
         with pytest.raises(RuntimeError):
             ms.jit(fn)(floats(0, 1))
-
-
-@row("`vjp`, `jvp`, `jacrev`, `jacfwd` in a compiled function")
-def _():
-    for fn in (
-        lambda x: ms.vjp(ops.sin, x)[0],
-        lambda x: ms.jvp(ops.sin, x, x),
-        lambda x: ms.jacrev(ops.sin)(x),
-        lambda x: ms.jacfwd(ops.sin)(x),
-    ):
-        fn(floats(1))
-        with pytest.raises(RuntimeError, match="cannot be part of a compiled graph yet"):
-            ms.jit(fn)(floats(1))
 
 
 # ----------------------------------------------------------------------- surprising, and kept

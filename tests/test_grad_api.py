@@ -365,6 +365,17 @@ def test_higher_order():
     assert plain(mixed(X, Y)) == 4.0
 
 
+@pytest.mark.parametrize("dtype", [dt.float64, dt.float32, dt.float16])
+def test_powers_of_exponent_zero(dtype):
+    """The derivative of y x^(y-1) by y is 1/x there, and all is finite at 0 and next to it."""
+    x, y = Tensor([2.0, 0.0, 1e-7], dtype), Tensor([0.0, 0.0, 0.0], dtype)
+    assert plain(grad(ops.pow)(x, y)) == [0.0, 0.0, 0.0]
+    mixed = grad(lambda x, y: grad(ops.pow)(x, y), 1)(x, y)
+    assert mixed.tolist()[0] == 0.5 and np.isfinite(mixed.asnumpy()).all()
+    series = grad(lambda x: sum(x**i for i in range(4)))
+    assert_same(series(x), (1 + 2 * x + 3 * x * x).asnumpy())
+
+
 def test_loops_and_branches_are_python():
     def power(x):
         y = x
@@ -523,6 +534,21 @@ def test_a_tensor_given_twice_is_two_variables():
     assert plain(grad(lambda x: vjp(one, x, x)[1](Tensor(1.0))[0])(X)) == 4.0  # of x * x
 
 
+def test_what_vjp_returned_may_be_written_before_it_is_pulled():
+    v, u = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
+    value, back = vjp(lambda x: [x * x, {"k": x}], v)
+    value[0].mul_(5)
+    value[1]["k"].add_(1.0)
+    value.append(u)
+    v.mul_(2)
+    assert plain(back(u, u)) == ([9.0, 20.0],)
+
+
+def test_cotangents_of_integers_are_left_out():
+    value, back = vjp(lambda a: (a * a, a.astype(dt.int32)), V)
+    assert plain(back(U)) == plain(back(U, Tensor([7, 7]))) == ([6.0, 16.0],)
+
+
 def test_jvp_agrees_with_vjp_and_differences():
     rng = np.random.default_rng(0)
     x, v = (Tensor(rng.normal(size=(3, 2))) for _ in range(2))
@@ -556,6 +582,8 @@ def test_jacobians(jac):
     assert jac(lambda a: ops.matmul(a, matrix))(Tensor(np.ones((2, 3), np.float32))).shape == (
         2, 4, 2, 3,
     )  # fmt: skip
+    empty = Tensor(np.zeros((0, 2), np.float32))
+    assert jac(one)(empty, empty).shape == (0, 2, 0, 2)
     with pytest.raises(ValueError, match=r"grad_position 2, but 2 argument"):
         jac(one, 2)(V, V)
     with pytest.raises(TypeError, match="grad_position"):

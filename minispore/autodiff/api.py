@@ -121,7 +121,9 @@ class GradFunction:
         selection = self.select(args, kwargs)
         tape, keys, value = taped(self.fn, args, kwargs, selection)
         outputs = self.differentiated(value)
-        seeds = self.cotangents(value, sens) if self.with_sens else [*map(ops.ones_like, outputs)]
+        seeds = [*map(ops.ones_like, outputs)]
+        if self.with_sens:
+            seeds = cotangents_of(self.tensors(value), sens)
         found = gradients(tape, outputs, seeds, keys, selection.variables)
         return self.package(value, selection, found)
 
@@ -173,29 +175,10 @@ class GradFunction:
         Raises:
             ValueError: ``has_aux``, and the function did not return a tuple of two or more.
         """
-        return [t for t in self._tensors(value) if t.dtype.is_float]
+        return [t for t in self.tensors(value) if t.dtype.is_float]
 
-    def cotangents(self, value: Any, sens: Any) -> list[Tensor]:
-        """What the caller gave as the cotangents of ``differentiated(value)``.
-
-        That is one Tensor or number for each, or for each Tensor that the function returned: those
-        of the others are left out.
-
-        Raises:
-            RuntimeError: their number, or the shape of one, is not that of the outputs.
-        """
-        tensors = self._tensors(value)
-        outputs = [t for t in tensors if t.dtype.is_float]
-        given = flatten(sens, lambda v: isinstance(v, Tensor) or is_number(v))[0]
-        if len(given) == len(tensors):
-            given = [c for c, t in zip(given, tensors, strict=True) if t.dtype.is_float]
-        if len(given) != len(outputs):
-            raise RuntimeError(
-                f"{len(given)} cotangent(s) for {len(outputs)} float output(s): give one for each"
-            )
-        return [_cotangent_of(output, c) for output, c in zip(outputs, given, strict=True)]
-
-    def _tensors(self, value: Any) -> list[Tensor]:
+    def tensors(self, value: Any) -> list[Tensor]:
+        """All Tensors in what is differentiated of a value; ValueError as ``differentiated``."""
         if self.has_aux:
             if not isinstance(value, tuple) or len(value) < 2:
                 raise ValueError(
@@ -304,6 +287,25 @@ def gradients(
         shared.add(id(own._data))
         results.append(own)
     return results
+
+
+def cotangents_of(tensors: Sequence[Tensor], sens: Any) -> list[Tensor]:
+    """What the caller gave as the cotangents of the float Tensors among some that were returned.
+
+    That is one Tensor or number for each of these, or for all: then the others' are left out.
+
+    Raises:
+        RuntimeError: their number, or the shape of one, is not that of the outputs.
+    """
+    outputs = [t for t in tensors if t.dtype.is_float]
+    given = flatten(sens, lambda v: isinstance(v, Tensor) or is_number(v))[0]
+    if len(given) == len(tensors):
+        given = [c for c, t in zip(given, tensors, strict=True) if t.dtype.is_float]
+    if len(given) != len(outputs):
+        raise RuntimeError(
+            f"{len(given)} cotangent(s) for {len(outputs)} float output(s): give one for each"
+        )
+    return [_cotangent_of(output, c) for output, c in zip(outputs, given, strict=True)]
 
 
 def _cotangent_of(output: Tensor, given: Any) -> Tensor:

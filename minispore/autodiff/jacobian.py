@@ -20,7 +20,8 @@ from typing import Any
 
 from minispore import ops
 from minispore.autodiff import api
-from minispore.autodiff.api import GradFunction, Weights, gradients, taped
+from minispore.autodiff.api import GradFunction, Weights, cotangents_of, gradients, taped
+from minispore.autodiff.tape import saved
 from minispore.primitive import current_handler, is_tracing
 from minispore.tensor import Tensor, is_tensor
 from minispore.tree import flatten, unflatten
@@ -49,7 +50,7 @@ def linearise(gradient: GradFunction, inputs: tuple) -> tuple[Any, Pull]:
     if run is not None:
         fn = lambda *args: run(gradient.fn, args, {})  # noqa: E731
     tape, keys, value = taped(fn, inputs, {}, selection)
-    outputs = gradient.differentiated(value)
+    outputs = [saved(o) for o in gradient.differentiated(value)]  # they may be written later
 
     def pull(cotangents: Sequence[Tensor]) -> list[Tensor]:
         return gradients(tape, outputs, cotangents, keys, selection.variables)
@@ -78,7 +79,7 @@ class Point:
     Attributes:
         value: what the function returned, without the aux.
         aux: () or, with has_aux, one more result: the aux, bare if it is one.
-        outputs: the float Tensors in `value`.
+        tensors, outputs: the Tensors in `value`, and the float ones among them.
         variables: the Tensors to differentiate by.
     """
 
@@ -98,12 +99,12 @@ class Point:
         self.gradient = GradFunction(fn, positions, weights, has_aux=has_aux)
         self.selection = self.gradient.select(tuple(inputs), {})
         self.variables = self.selection.variables
-        self.result, self.pull = linearise(self.gradient, tuple(inputs))
-        self.outputs = self.gradient.differentiated(self.result)
-        self.value = self.result
+        self.value, self.pull = linearise(self.gradient, tuple(inputs))
+        self.tensors = self.gradient.tensors(self.value)
+        self.outputs = [t for t in self.tensors if t.dtype.is_float]
         self.aux: tuple = ()
         if has_aux:
-            self.value, *more = self.result
+            self.value, *more = self.value
             self.aux = (more[0] if len(more) == 1 else tuple(more),)
 
     def turned(self) -> Pull:
@@ -112,7 +113,7 @@ class Point:
         around = Point(self.name, lambda *u: tuple(self.pull(u)), seeds)
 
         def push(tangents: Sequence[Tensor]) -> list[Tensor]:
-            return around.pull(around.gradient.cotangents(around.result, tuple(tangents)))
+            return around.pull(cotangents_of(around.tensors, tuple(tangents)))
 
         return push
 
@@ -132,7 +133,7 @@ def vjp(fn: Callable, *inputs: Tensor, weights: Weights = None, has_aux: bool = 
     point = Point("vjp", fn, inputs, weights=weights, has_aux=has_aux)
 
     def vjp_fn(*cotangents: Any) -> Any:
-        found = point.pull(point.gradient.cotangents(point.result, cotangents))
+        found = point.pull(cotangents_of(point.tensors, cotangents))
         return point.gradient.package_gradients(point.selection, found)
 
     return (point.value, vjp_fn, *point.aux)

@@ -19,7 +19,7 @@ from minispore.abstract import STACK, AbstractScalar
 from minispore.autodiff.nodes import backward, items_of, zero_node
 from minispore.autodiff.transform import J
 from minispore.frontend.exits import chain_of, refuse_choice
-from minispore.frontend.heap import Choice, GradNode, OutNode, Region, WhileNode, World
+from minispore.frontend.heap import Choice, Conflict, GradNode, OutNode, Region, WhileNode, World
 from minispore.frontend.lower import Lowering
 from minispore.ir.node import CNode, Node, ParameterNode
 from minispore.primitive import REGISTRY, apply
@@ -31,8 +31,14 @@ if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
 
 
-def call_gradient(ev: Evaluator, gradient: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """A call of a GradFunction, which selects the variables and packs the result."""
+def call_gradient(
+    cotangents_of: Callable, ev: Evaluator, gradient: Any, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    """A call of a GradFunction, which selects the variables and packs the result.
+
+    autodiff/api.py is an upper room: its `cotangents_of`, which checks what the caller gave as the
+    outputs' cotangents, is passed in.
+    """
     own_args, own_kwargs, sens = gradient.split_sens(tuple(args), kwargs)
     function = ev.get_attribute(gradient, "fn")
     ev.get_attribute(gradient, "weights")  # a guard: the same weights at the next call
@@ -40,7 +46,7 @@ def call_gradient(ev: Evaluator, gradient: Any, args: list[Any], kwargs: dict[st
     owner = run.owner
     owner.outs = run.outputs()
     if sens is not None:
-        owner.sens = [ev.node_of(c) for c in gradient.cotangents(run.value, sens)]
+        owner.sens = [ev.node_of(c) for c in cotangents_of(gradient.tensors(run.value), sens)]
     found = [ev.wrap_out(owner, k, p.abstract) for k, p in enumerate(run.region.params)]
     return gradient.package(run.value, run.selection, run.by_variable(found))
 
@@ -115,9 +121,9 @@ class UnderGrad:
         """The nodes of what is differentiated, which no Tensor must choose."""
         found = self.gradient.differentiated(self.value)
         value = self.value[0] if self.gradient.has_aux else self.value
-        for choice in flatten(value, lambda v: isinstance(v, Choice))[0]:
-            if any(isinstance(option, Tensor) for option, _ in chain_of(choice).values()):
-                refuse_choice(choice, "what is differentiated")
+        for part in flatten(value, lambda v: isinstance(v, (Choice, Conflict)))[0]:
+            if any(isinstance(v, (Tensor, Conflict)) for v, _ in chain_of(part).values()):
+                refuse_choice(part, "what is differentiated")
         return [self.ev.node_of(v) for v in found]
 
     def by_variable(self, found: Sequence[Tensor]) -> list[Tensor]:

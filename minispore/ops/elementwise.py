@@ -163,8 +163,9 @@ def _share(wins: Callable, mine: Any, other: Any, dout: Any) -> Any:
 def _pow_gradient(x: Any, y: Any, out: Any, dout: Any) -> tuple:
     """d/dx = y x^(y-1), which is 0 for y = 0 (also at x = 0); d/dy = out log(x), 0 at x = 0."""
     one = ops.ones_like(x)
-    flat = ops.logical_and(ops.equal(y, ops.zeros_like(y)), ops.isinf(one / x))
-    slope = y * ops.pow(x, ops.select(flat, ops.ones_like(y), y - 1))
+    safe = ops.select(ops.isinf(one / x), one, x)
+    base = ops.select(ops.equal(y, ops.zeros_like(y)), safe, x)
+    slope = y * ops.pow(base, y - 1)
     log = ops.log(ops.select(ops.equal(x, ops.zeros_like(x)), one, x))
     return dout * slope, dout * out * log
 
