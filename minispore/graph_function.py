@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from minispore.abstract import STACK, AbstractTensor
-from minispore.autodiff.nodes import Places, differentiable, items_of
+from minispore.autodiff.nodes import Place, Places, differentiable, items_of, place_of
 from minispore.autodiff.tape import innermost
 from minispore.autodiff.transform import J
 from minispore.engine import Executable, compile_plan
@@ -138,15 +138,49 @@ def keeping_pair(graph: FuncGraph, wrt: Places, live: Places) -> Pair:
     """J of a graph; what is an input or an output already is not kept a second time."""
     fwd, bwd, n_residuals = J(graph, wrt, live)
     items = items_of(fwd.output)
-    outputs, residuals = items[: -n_residuals or None], items[len(items) - n_residuals :]
-    known: dict[Node, tuple[str, int]] = {o: ("output", i) for i, o in enumerate(outputs)}
-    known |= {p: ("input", i) for i, p in enumerate(fwd.parameters)}
-    kept = [r for r in residuals if r not in known]
-    known |= {r: ("kept", i) for i, r in enumerate(kept)}
-    forward = FuncGraph(fwd.name, fwd.parameters, make_tuple([*outputs, *kept]), fwd.origin)
+    outputs, residuals = items[: len(items) - n_residuals], items[len(items) - n_residuals :]
+    source_of = Sources().of
+    known = {Place(p, None): ("input", i) for i, p in enumerate(fwd.parameters)}
+    for i, output in enumerate(outputs):
+        known.setdefault(source_of(output), ("output", i))
+    kept: list[Node] = []
+    for residual in residuals:
+        if source_of(residual) not in known:
+            known[source_of(residual)] = ("kept", len(kept))
+            kept.append(residual)
+    results = make_tuple([*outputs, *kept])
+    forward = GraphFunction(FuncGraph(fwd.name, fwd.parameters, results, fwd.origin))
+    sources = [known[source_of(r)] for r in residuals]
     stacks = any(r.abstract == STACK for r in kept)
-    sources = [known[r] for r in residuals]
-    return Pair(wrt, live, GraphFunction(forward), GraphFunction(bwd), sources, stacks)
+    return Pair(wrt, live, forward, GraphFunction(bwd), sources, stacks)
+
+
+class Sources:
+    """Where values come from, through tuples and through calls that only hand them on.
+
+    Not through calls of a graph with a gradient of its own, which is not that of what it does.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[FuncGraph, list[Place]] = {}  # of the outputs of a graph
+
+    def of(self, node: Node) -> Place:
+        """The source of a value that is no tuple."""
+        place = place_of(node)
+        call = place.node
+        if not isinstance(call, CNode) or not isinstance(call.callee, FuncGraph):
+            return place
+        graph = call.callee
+        if graph not in self.known:
+            self.known[graph] = []  # while it is open, for graphs that call themselves
+            if graph.bprop is None:
+                self.known[graph] = [*map(self.of, items_of(graph.output))]
+        if not self.known[graph]:
+            return place
+        source = self.known[graph][place.item or 0]
+        if source.node in graph.parameters:
+            return self.of(call.inputs[graph.parameters.index(source.node)])
+        return place if place.item is None else Place(call, self.known[graph].index(source))
 
 
 def backward_graph(graph: FuncGraph, wrt: Places, live: Places) -> FuncGraph:

@@ -512,3 +512,85 @@ def test_a_cell_s_own_gradient_inside_a_function():
     error, text = gradients_alike(lambda: ms.grad(TooFew(), (0, 1)), X, Y)
     assert error is RuntimeError
     assert "1 gradient(s) for 2 input(s)" in text
+
+
+# ------------------------------------------------------------------------------- residuals
+
+
+@pytest.fixture
+def tanhs(monkeypatch):
+    """How often tanh was computed so far."""
+    counts, evaluate = [], ops.Tanh.eval
+
+    def counted(self, x):
+        counts.append(1)
+        return evaluate(self, x)
+
+    monkeypatch.setattr(ops.Tanh, "eval", counted)
+    return counts
+
+
+def test_the_backward_pass_of_a_jitted_function_does_not_run_it_again(tanhs):
+    @ms.jit
+    def f(a, w):
+        return ops.tanh(a * w) * w, ops.tanh(a) + 1
+
+    f(X, Y)
+    assert len(tanhs) == 2
+    del tanhs[:]
+    both = ms.grad(f, (0, 1))
+    first = ms.grad(lambda a, w: f(a, w)[0], (0, 1))
+    for _ in range(2):
+        assert_result(
+            both(X, Y), ms.grad(lambda *a: f.__wrapped_function__(*a), (0, 1))(X, Y), 10.0
+        )
+    assert len(tanhs) == 2 * (2 + 2)
+    del tanhs[:]
+    for times in (3, 2, 2):  # the first call expects that both results are differentiated
+        first(X, Y)
+        assert len(tanhs) == times
+        del tanhs[:]
+    ms.grad(lambda a: f(X, Y)[0] * a)(X)  # a tape that does not follow the inputs
+    assert len(tanhs) == 2
+
+
+def test_results_without_a_cotangent_spoil_no_gradient():
+    zero = vector(0, 0, 0)
+    jitted = ms.jit(lambda a: (a * 2, ops.sqrt(a)))
+    for _ in range(2):
+        assert_same(ms.grad(lambda a: jitted(a)[0])(zero), np.full(3, 2, np.float32))
+
+
+class HandedThrough(nn.Cell):
+    """x itself, with another gradient."""
+
+    def construct(self, x):
+        return x
+
+    def bprop(self, x, out, dout):
+        return (dout * 10,)
+
+
+def recursive(a):
+    return a if a.sum() > 100 else recursive(a * a + 1) * a
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: ops.stop_gradient(a) * a * a + a * ops.stop_gradient(a * a),
+        lambda a: HANDED(a) * HANDED(a) * a,
+        lambda a: (ops.exp(a), a, ops.exp(a) * a),
+        lambda a: NESTED(a, a * a)[0] * a,
+        recursive,
+    ],
+)
+def test_what_is_kept_has_gradients_too(function):
+    """Residuals that are inputs or results, through Cells with a gradient of their own, ..."""
+    plain, jitted = function, ms.jit(function)
+    for _ in range(3):
+        plain, jitted = ms.grad(plain), ms.grad(jitted)
+        assert_result(jitted(X), plain(X), 100.0)
+
+
+HANDED, NESTED = HandedThrough(), TwoOutputs()
