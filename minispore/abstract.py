@@ -24,6 +24,16 @@ class Abstract:
         """True if a cotangent exists for the value: float Tensors, floats, Stacks."""
         return False
 
+    @property
+    def is_whole(self) -> bool:
+        """True for Tensors of integers: they have a cotangent where one is asked for."""
+        return False
+
+    @property
+    def has_cotangent(self) -> bool:
+        """True if gradients may be asked for, and given, for the value."""
+        return self.is_differentiable or self.is_whole
+
 
 @dataclass(frozen=True, slots=True)
 class AbstractTensor(Abstract):
@@ -43,6 +53,10 @@ class AbstractTensor(Abstract):
     @property
     def is_differentiable(self) -> bool:
         return self.dtype.is_float
+
+    @property
+    def is_whole(self) -> bool:
+        return self.dtype.is_integer
 
     def __str__(self) -> str:
         return f"Tensor[{self.dtype}, ({', '.join(map(str, self.shape))})]"

@@ -36,11 +36,7 @@ class GraphFunction:
     def __init__(self, graph: FuncGraph):
         self.graph = graph
         self.name = graph.name
-        outputs = items_of(graph.output)
-        self.n_outputs = len(outputs)
-        # A Python float has no cotangent on a tape.
-        is_tensor = [isinstance(o.abstract, AbstractTensor) for o in outputs]
-        self.floats = tuple(i for i in differentiable(outputs) if is_tensor[i])
+        self.n_outputs = len(items_of(graph.output))
         self._live: dict[Places, Places] = {}  # see live
         self._pairs: dict[tuple, Pair] = {}
 
@@ -61,9 +57,10 @@ class GraphFunction:
         tensors = {i: x for i, x in enumerate(inputs) if isinstance(x, Tensor)}
         wrt = tuple(i for i, x in tensors.items() if tape.follows(x))
         with around:
-            if not wrt or not self.floats:
+            live = self.outputs_of(any(tensors[i].dtype.is_integer for i in wrt))
+            if not wrt or not live:
                 return self(inputs)
-            pair = self.pair(wrt, self._live.get(wrt, self.floats))
+            pair = self.pair(wrt, self._live.get(wrt, live))
             if pair.keeps_stacks and any(
                 t.follows(x) for t in tapes.active for x in tensors.values()
             ):
@@ -72,6 +69,15 @@ class GraphFunction:
         outputs, kept = found[: self.n_outputs], found[self.n_outputs :]
         tape.record(Call(self, pair, kept), tuple(inputs), outputs)
         return outputs
+
+    def outputs_of(self, whole: bool) -> Places:
+        """The outputs that have a cotangent on a tape, where Python floats have none.
+
+        With `whole` integers too: they depend on integers that the tape follows.
+        """
+        outputs = items_of(self.graph.output)
+        places = differentiable(outputs, whole)
+        return tuple(i for i in places if isinstance(outputs[i].abstract, AbstractTensor))
 
     def expect(self, wrt: Places, live: Places) -> None:
         """Be prepared that the next call's outputs with a cotangent are `live`, as the last's."""

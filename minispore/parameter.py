@@ -14,8 +14,8 @@ from minispore import dtype as dt
 from minispore import ops
 from minispore.initializer import Initializer, initializer
 from minispore.ir.node import Node
-from minispore.primitive import is_number
-from minispore.tensor import Tensor
+from minispore.primitive import apply, is_number, is_tracing
+from minispore.tensor import Tensor, tapes
 
 _number = itertools.count(2).__next__  # MindSpore's first automatic name is Parameter#2
 
@@ -104,6 +104,12 @@ class Parameter(Tensor):
     __str__ = __repr__
 
     # ------------------------------------------------------------------------------- values
+
+    def _write(self, value: Tensor) -> None:
+        """Give this cell a value; it stays a variable of its own, as ``ops.Assign`` says."""
+        if is_tracing() or tapes.active:
+            value = apply(ops.Assign.bound(), self, value)
+        super()._write(value)
 
     def value(self) -> Tensor:
         """The value as a plain Tensor, which is written independently."""

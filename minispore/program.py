@@ -244,13 +244,8 @@ class Result:
         number = self.ev.outside.number(leaf)
         if number is not None:
             return number
-        if isinstance(leaf, Parameter):
-            chosen = id(leaf) in self.ev.aliased
-            raise UnsupportedError(
-                "which Parameter is returned depends on a Tensor: return a .copy() of it"
-                if chosen
-                else "a Parameter cannot be made in a compiled function"
-            )
+        if isinstance(leaf, Parameter) and id(leaf) not in self.ev.aliased:
+            raise UnsupportedError("a Parameter cannot be made in a compiled function")
         return ~(known[0] if known else len(self.values) - 1)
 
     def outputs(self) -> list[Node]:

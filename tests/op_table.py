@@ -548,6 +548,7 @@ row("Cast",
     Case(prim("Cast", dtype=dt.bfloat16), (ints(2, 3),), lambda x: x, 0, result=dt.bfloat16))
 row("Identity", Case(prim("Identity"), (floats(2, 3),), lambda x: x),
     Case(prim("Identity"), (bools(3),), lambda x: x, 0))
+row("Assign", Case(prim("Assign"), (np.zeros(2), np.array([0.5, -2.0])), lambda x, y: y, 0))
 row("StopGradient", Case(prim("StopGradient"), (floats(2),), lambda x: x, 0))
 
 

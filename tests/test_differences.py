@@ -70,6 +70,16 @@ def floats(*values):
 # -------------------------------------------------------------------------- values and memory
 
 
+@row("A Parameter that is returned")
+def _():
+    p = Parameter(floats(2), name="p")
+    for run in both(lambda x: p):
+        assert run(floats(1)) is p
+    for run in both(lambda x: p if x > 0 else p * x):
+        assert_same(run(floats(1)), p.value())
+        assert_same(run(floats(-3)), floats(-6))
+
+
 @row("Basic slices, `reshape` and `.T`")
 def _():
     def f(x):
@@ -650,10 +660,31 @@ def _():
             assert_same(run(x), Tensor(expected))
 
 
-@row("Integer Tensors")
+@row("A gradient through a cast to integers")
 def _():
-    for gradient in both(ms.grad(lambda a, b: a * b, (0, 1))):
-        assert_same(gradient(Tensor([3]), floats(2)), (Tensor([0]), floats(3)))
+    for gradient in both(ms.grad(lambda x: x.astype(ms.int32) * 2.5 + x)):
+        assert_same(gradient(floats(2)), floats(1))
+
+
+@row("`p += x`, `p.mul_(x)` of a Parameter `p`, differentiated")
+def _():
+    class Net(nn.Cell):
+        def __init__(self, write):
+            super().__init__()
+            self.p, self.write = Parameter(floats(2), name="p"), write
+
+        def construct(self, x):
+            self.write(self.p, x)
+            return self.p * x
+
+    def adds(p, x):
+        p += x
+
+    for write, result in ((adds, 5), (ops.assign, 3), (lambda p, x: p.mul_(x), 6)):
+        for compiled in (lambda fn: fn, ms.jit):
+            net = Net(write)
+            gradient = compiled(ms.grad(net, 0, net.p))
+            assert_same(gradient(floats(3)), (floats(result), floats(3)))
 
 
 @row("Weights with `requires_grad=False`, given to `vjp`")

@@ -236,6 +236,9 @@ ROWS = {
 }  # fmt: skip
 AFTER_GRAD_ROWS = {
     "drop_stop_gradient": Row(ops.stop_gradient, lambda x: x, ops.identity),
+    "drop_assign": Row(
+        lambda x, y: op.Assign(x, y), lambda x, y: y, lambda x, y: ops.select(x > 0, x, y), (T, T)
+    ),
     "number_and_back": Row(
         lambda x: as_number(as_tensor(x, dt.float64), float), lambda x: x,
         lambda x: as_number(as_tensor(x, dt.float32), float), (FLOAT,),

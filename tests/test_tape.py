@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from helpers import assert_same
 
+import minispore as ms
 from minispore import ops
 from minispore.abstract import AbstractTuple
 from minispore.autodiff.tape import Tape, pause_tapes, record_custom, vjp_of
@@ -101,9 +102,11 @@ def test_entries_are_readable():
     ]
 
 
-def test_integers_are_not_watched():
-    n = Tensor(np.array([1, 2]))
-    assert gradients(lambda n: n * f64(1.0, 1.0), n) == [None]
+def test_integers_are_watched_on_their_way_through_integers():
+    n, x = Tensor(np.array([1, 2])), f64(1.5, 2.5)
+    found = gradients(lambda n, x: n * n * x, n, x)  # n * n gets x as integers, [1, 2]
+    assert_same(found, [np.array([2, 8]), np.array([1.0, 4.0])])
+    assert gradients(lambda x: x.astype(ms.int32) * 2.0, x) == [None]
 
 
 def test_casts_carry_the_dtype():
@@ -310,7 +313,9 @@ def test_rules_may_give_none_a_bare_tensor_and_what_integers_ignore():
 
     x, n = f64(1.0), Tensor(np.array([1, 2]))
     assert vjp_of(Rule(x), (x,), x, x) == (x,)
-    assert vjp_of(Rule((None, x)), (x, n), x, x) == (None, None)
+    assert vjp_of(Rule((None, None)), (x, n), x, x) == (None, None)
+    assert vjp_of(Rule((x, "no Tensor")), (x, n), x, x) == (x, None)
+    assert_same(vjp_of(Rule((x, x)), (x, Tensor(3)), x, x)[1], np.array(1))
 
 
 def test_registered_rules_win_and_can_be_undone():

@@ -6,10 +6,10 @@ All of them make a GradFunction.  It keeps two questions apart:
   (``select`` and ``package``), which the compiler's front end asks as well;
 * how the gradients are found: here by a tape; in GRAPH_MODE, or inside a compiled function, by J.
 
-What is differentiated is the sum of all float Tensors that the function returns (with ``has_aux``:
-of the first thing it returns).  Each argument is a variable of its own, also where one Tensor is
-given twice, or is reached through a closure as well.  (So it is in MindSpore's graph mode; its
-PyNative mode gives each the total.)
+What is differentiated is the sum of all Tensors that the function returns but Bool ones (with
+``has_aux``: of the first thing it returns).  Each argument is a variable of its own, also where
+one Tensor is given twice, or is reached through a closure as well.  (So it is in MindSpore's graph
+mode; its PyNative mode gives each the total.)
 """
 
 from __future__ import annotations
@@ -170,12 +170,12 @@ class GradFunction:
         return Selection(numbers, tuple(given[i] for i in numbers), tuple(weights))
 
     def differentiated(self, value: Any) -> list[Tensor]:
-        """The float Tensors, in what the function returned, whose sum is differentiated.
+        """The Tensors of numbers, in what the function returned, whose sum is differentiated.
 
         Raises:
             ValueError: ``has_aux``, and the function did not return a tuple of two or more.
         """
-        return [t for t in self.tensors(value) if t.dtype.is_float]
+        return [t for t in self.tensors(value) if t._abstract.has_cotangent]
 
     def tensors(self, value: Any) -> list[Tensor]:
         """All Tensors in what is differentiated of a value; ValueError as ``differentiated``."""
@@ -290,20 +290,24 @@ def gradients(
 
 
 def cotangents_of(tensors: Sequence[Tensor], sens: Any) -> list[Tensor]:
-    """What the caller gave as the cotangents of the float Tensors among some that were returned.
+    """What the caller gave as the cotangents of the Tensors of numbers among some.
 
-    That is one Tensor or number for each of these, or for all: then the others' are left out.
+    That is one Tensor or number for each of these; or for all, Bool ones too, whose are left out;
+    or for the float ones only: then integers get zeros.
 
     Raises:
         RuntimeError: their number, or the shape of one, is not that of the outputs.
     """
-    outputs = [t for t in tensors if t.dtype.is_float]
+    outputs = [t for t in tensors if t._abstract.has_cotangent]
     given = flatten(sens, lambda v: isinstance(v, Tensor) or is_number(v))[0]
     if len(given) == len(tensors):
-        given = [c for c, t in zip(given, tensors, strict=True) if t.dtype.is_float]
+        given = [c for c, t in zip(given, tensors, strict=True) if t._abstract.has_cotangent]
+    elif len(given) == len([t for t in outputs if t.dtype.is_float]):
+        floats = iter(given)
+        given = [next(floats) if t.dtype.is_float else ops.zeros_like(t) for t in outputs]
     if len(given) != len(outputs):
         raise RuntimeError(
-            f"{len(given)} cotangent(s) for {len(outputs)} float output(s): give one for each"
+            f"{len(given)} cotangent(s) for {len(outputs)} output(s): give one for each"
         )
     return [_cotangent_of(output, c) for output, c in zip(outputs, given, strict=True)]
 
@@ -393,7 +397,7 @@ def grad(
     """A function that returns the gradients of `fn` (MindSpore: ``mindspore.grad``).
 
     Args:
-        fn: a function or Cell; the sum of its float outputs is differentiated.
+        fn: a function or Cell; the sum of its outputs is differentiated.
         grad_position: the arguments to differentiate: a number, a tuple of them, or None.
         weights: Parameters to differentiate: one, a tuple or list, or None.
         has_aux: `fn` returns (what to differentiate, aux...); the result is (gradients, aux).
@@ -403,7 +407,7 @@ def grad(
     Returns:
         A function with the arguments of `fn`.  It returns a bare Tensor for one position or one
         Parameter, else a tuple; for both kinds a pair (of inputs, of weights).  A gradient
-        has its variable's dtype and shape; it is zeros for integers and for what `fn` does not use.
+        has its variable's dtype and shape; it is zeros for Bool and for what `fn` does not use.
 
     Raises:
         TypeError, ValueError: arguments that are none of the above.

@@ -79,7 +79,7 @@ class Point:
     Attributes:
         value: what the function returned, without the aux.
         aux: () or, with has_aux, one more result: the aux, bare if it is one.
-        tensors, outputs: the Tensors in `value`, and the float ones among them.
+        tensors, outputs: the Tensors in `value`, and those of numbers among them.
         variables: the Tensors to differentiate by.
     """
 
@@ -101,7 +101,7 @@ class Point:
         self.variables = self.selection.variables
         self.value, self.pull = linearise(self.gradient, tuple(inputs))
         self.tensors = self.gradient.tensors(self.value)
-        self.outputs = [t for t in self.tensors if t.dtype.is_float]
+        self.outputs = [t for t in self.tensors if t._abstract.has_cotangent]
         self.aux: tuple = ()
         if has_aux:
             self.value, *more = self.value
@@ -173,7 +173,11 @@ class DirectionalDerivative:
         pushed = iter(point.turned()(given[n:]))
         leaves, structure = flatten(point.value, api.is_part)
         tangents = [
-            v if not is_tensor(v) else next(pushed) if v.dtype.is_float else ops.zeros_like(v)
+            v
+            if not is_tensor(v)
+            else next(pushed)
+            if v._abstract.has_cotangent
+            else ops.zeros_like(v)
             for v in leaves
         ]
         return (point.value, unflatten(structure, tangents), *point.aux)

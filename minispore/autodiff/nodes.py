@@ -98,9 +98,13 @@ def types_of(nodes: Iterable[Node]) -> tuple[Abstract, ...]:
     return tuple(n.abstract for n in nodes)
 
 
-def differentiable(nodes: Iterable[Node]) -> Places:
-    """The numbers of the nodes that can have a cotangent."""
-    return tuple(i for i, n in enumerate(nodes) if n.abstract.is_differentiable)
+def differentiable(nodes: Iterable[Node], whole: bool = False) -> Places:
+    """The numbers of the nodes that have a cotangent; with `whole` integers too."""
+    return tuple(
+        i
+        for i, n in enumerate(nodes)
+        if n.abstract.is_differentiable or (whole and n.abstract.is_whole)
+    )
 
 
 def spread(n: int, where: Places, values: Sequence[Node]) -> list[Node | None]:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from minispore.abstract import Abstract, AbstractTuple
+from minispore import ops
+from minispore.abstract import STACK, Abstract, AbstractTuple
 from minispore.autodiff.loops import LoopAdjoint
 from minispore.autodiff.nodes import (
     Adjoint,
@@ -29,7 +30,7 @@ from minispore.autodiff.nodes import (
     types_of,
     zero_node,
 )
-from minispore.autodiff.tape import stops, vjp_of
+from minispore.autodiff.tape import flowing, vjp_of
 from minispore.ir.node import (
     CNode,
     FuncGraph,
@@ -85,7 +86,7 @@ def call_rule(builder: GraphBuilder, bprop: Callable, arguments: tuple) -> Any:
     nodes = [builder.node_of(v) for v in leaves]
     graph = _evaluator[0](bprop, [n.abstract for n in nodes])
     results = items_of(inline_call(graph, nodes))
-    return tuple(wrap(r) if r.abstract.is_differentiable else None for r in results)
+    return tuple(wrap(r) if r.abstract.has_cotangent else None for r in results)
 
 
 def rule_of_primitive(node: CNode, douts: Cotangents) -> Cotangents:
@@ -125,7 +126,9 @@ def rule_of_pop(node: CNode, douts: Cotangents) -> Cotangents:
 
 
 def active_places(graph: FuncGraph, wrt: Places) -> set[Place]:
-    """The differentiable values of a graph that depend on the parameters numbered in `wrt`."""
+    """The values of a graph that depend on the parameters numbered in `wrt`, and so have a
+    cotangent: floats; integers too if they depend on integers among those.
+    """
     active = {Place(graph.parameters[i], None) for i in wrt}
     for node in graph.nodes():
         if not isinstance(node, CNode) or is_tuple_plumbing(node):
@@ -133,11 +136,23 @@ def active_places(graph: FuncGraph, wrt: Places) -> set[Place]:
         if isinstance(node.callee, While):
             reached = active_carry(node.callee, [place_of(x) in active for x in node.inputs])
             active |= {Place(node, i) for i in reached}
-        elif any(place_of(x) in active for x in node.inputs) and not (
-            isinstance(node.callee, Primitive) and stops(node.callee)
-        ):
-            active |= {p for p in places_of(node) if type_at(p).is_differentiable}
+            continue
+        inputs = node.inputs
+        if isinstance(node.callee, Primitive):
+            inputs = flowing(node.callee, inputs)
+        felt = [x.abstract for x in inputs if place_of(x) in active]
+        whole = any(a.is_whole or a == STACK for a in felt)  # a Stack may hold integers
+        if felt:
+            types = ((p, type_at(p)) for p in places_of(node))
+            active |= {p for p, t in types if t.is_differentiable or (whole and t.is_whole)}
     return active
+
+
+def as_whole(cotangent: Node, abstract: Abstract) -> Node:
+    """A cotangent that was found for an integer Tensor, as integers (towards zero)."""
+    builder = GraphBuilder(cotangent.origin)
+    with handled_by(builder):
+        return builder.node_of(ops.cast(wrap(cotangent), abstract.dtype))  # type: ignore[attr-defined]
 
 
 def active_carry(loop: While, is_active: list[bool]) -> set[int]:
@@ -233,6 +248,8 @@ class Sweep:
             return
         for x, cotangent in zip(node.inputs, self.rule_of(node)(node, douts), strict=True):
             if cotangent is not None and self.is_active(x):
+                if x.abstract.is_whole and cotangent.abstract != x.abstract:
+                    cotangent = as_whole(cotangent, x.abstract)
                 if cotangent.abstract != x.abstract:
                     raise TypeError(
                         f"the gradient rule of {node.callee} gives {cotangent.abstract} for an "

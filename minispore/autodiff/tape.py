@@ -24,12 +24,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from minispore import ops
+from minispore.dtype import bool_
 from minispore.primitive import Primitive, ScalarLike, TensorLike, bprop_getters
 from minispore.tensor import Tensor, is_tensor, tapes
 from minispore.tree import flatten
+
+T = TypeVar("T")
 
 
 class Differentiable(Protocol):
@@ -70,7 +73,7 @@ class Tape:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.walks: list[range] = []
-        self._live: set[int] = set()  # watched values and float values computed from them
+        self._live: set[int] = set()  # watched values, and what has a gradient to hand to them
         self._guarded: tuple[Tensor, ...] = ()
         self._outside: list[Tape] = []
 
@@ -99,13 +102,13 @@ class Tape:
         return "\n".join(f"{outputs} = {called}({inputs})" for inputs, outputs, called in lines)
 
     def watch(self, tensor: Tensor) -> int:
-        """Follow the present value of a float Tensor; its key, to ask for its cotangent."""
-        if tensor.dtype.is_float:
+        """Follow the present value of a Tensor of numbers; its key, to ask for its cotangent."""
+        if tensor._abstract.has_cotangent:
             self._live.add(tensor._key)
         return tensor._key
 
     def follows(self, tensor: Tensor) -> bool:
-        """True for a watched value, and for a float value computed from one."""
+        """True for a watched value, and for one computed from it that has a cotangent."""
         return tensor._key in self._live
 
     def guard(self, tensors: Sequence[Tensor]) -> None:
@@ -123,12 +126,14 @@ class Tape:
     def record(self, rule: Differentiable, inputs: tuple, out: Any) -> None:
         """Note a call, if a gradient can flow through it."""
         live = self._live
-        if not any(isinstance(x, Tensor) and x._key in live for x in inputs) or stops(rule):
+        felt = [x for x in flowing(rule, inputs) if isinstance(x, Tensor) and x._key in live]
+        if not felt:
             return
-        outputs = out if isinstance(out, tuple) else (out,)
-        floats = [o._key for o in outputs if isinstance(o, Tensor) and o.dtype.is_float]
-        if floats:
-            live.update(floats)
+        whole = any(x.dtype.is_integer for x in felt)  # integers hand gradients to integers only
+        outputs = [o for o in (out if isinstance(out, tuple) else (out,)) if isinstance(o, Tensor)]
+        keys = [o._key for o in outputs if o.dtype.is_float or (whole and o.dtype.is_integer)]
+        if keys:
+            live.update(keys)
             saved_out = tuple(map(saved, out)) if isinstance(out, tuple) else saved(out)
             self.entries.append(Entry(rule, tuple(map(saved, inputs)), saved_out))
 
@@ -168,6 +173,8 @@ class Tape:
         cotangents = vjp_of(entry.rule, entry.inputs, entry.out, dout)
         for x, cotangent in zip(entry.inputs, cotangents, strict=True):
             if cotangent is not None and isinstance(x, Tensor) and x._key in self._live:
+                if x.dtype.is_integer:
+                    cotangent = ops.cast(cotangent, x.dtype)
                 _accumulate(found, x, cotangent)
 
 
@@ -235,9 +242,10 @@ def pause_tapes() -> contextlib.AbstractContextManager[None]:
 # -------------------------------------------------------------------------- rules of gradients
 
 
-def stops(rule: Any) -> bool:
-    """True if no gradient flows through it, whatever its rule says."""
-    return rule.name == "StopGradient"
+def flowing(rule: Any, inputs: tuple[T, ...]) -> tuple[T, ...]:
+    """The inputs of a call that gradients may flow to, whatever its rule says."""
+    n = {"StopGradient": 0, "Assign": 1}.get(rule.name)
+    return inputs[:n]
 
 
 def vjp_of(
@@ -314,10 +322,14 @@ def checked(name: str, cotangents: Any, inputs: tuple) -> tuple:
 
 
 def _checked_one(what: str, cotangent: Any, x: Any) -> Any:
-    if cotangent is None or not isinstance(x, TensorLike) or not x.dtype.is_float:
+    if cotangent is None or not isinstance(x, TensorLike) or x.dtype is bool_:
         return cotangent if isinstance(x, ScalarLike) else None
+    if x.dtype.is_integer and not isinstance(cotangent, TensorLike):
+        return None
     if not isinstance(cotangent, TensorLike):
         raise TypeError(f"{what} must be a Tensor or None, not {type(cotangent).__name__}")
+    if x.dtype.is_integer:
+        cotangent = ops.cast(cotangent, x.dtype)
     if cotangent.dtype is not x.dtype:
         raise TypeError(f"{what} is {cotangent.dtype}, its input {x.dtype}; cast it")
     if cotangent.shape != x.shape:

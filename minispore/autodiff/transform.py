@@ -21,7 +21,8 @@ that this reads are the residuals, and fwd is `g` that also returns them; nothin
 
 A cotangent that is zero is absent: nothing is computed for it, and no 0 * inf spoils a gradient.
 So J is asked for the parameters that matter (`wrt`) and the outputs that have a cotangent (`live`),
-and tells which parameters got one (`Adjoint.grads`).  Ints, bools and the Token have none.
+and tells which parameters got one (`Adjoint.grads`).  Bools and the Token have none; integers only
+where the gradient of an integer is asked for: theirs is computed in integers.
 
 MindSpore expands J into closures that return closures, and keeps gradients of free variables in
 "environments"; here residuals are plain values, which can be drawn, and order is no limit.
@@ -173,10 +174,10 @@ def custom_adjoint(graph: FuncGraph, wrt: Places, live: Places) -> Adjoint:
             residuals.append((stand_in, value))
             rebuild.substitute(parameter, stand_in)
     seeds = bprop.parameters[len(values) :]
-    for i, parameter in zip(differentiable(outputs), seeds, strict=True):
+    for i, parameter in zip(differentiable(outputs, whole=True), seeds, strict=True):
         rebuild.substitute(parameter, given.get(i) or zero_node(parameter.abstract))
     returned = items_of(rebuild(bprop.output))
-    cotangents = dict(zip(differentiable(graph.parameters), returned, strict=True))
+    cotangents = dict(zip(differentiable(graph.parameters, whole=True), returned, strict=True))
     parameters = [p for p, _ in residuals]
     fwd.set_output(make_tuple([*outputs, *(value for _, value in residuals)]))
     bwd = bwd_of(graph, [*parameters, *douts], make_tuple(cotangents[i] for i in wrt))
@@ -273,8 +274,8 @@ class GradExpander:
         graph = self.new.get(grad.graph, grad.graph)
         operands, sens = inputs[: len(graph.parameters)], inputs[len(graph.parameters) :]
         results = items_of(graph.output)
-        live = differentiable(results[: grad.n_out])
-        wrt = tuple(i for i in differentiable(graph.parameters) if i in grad.wrt)
+        live = differentiable(results[: grad.n_out], whole=True)
+        wrt = tuple(i for i in differentiable(graph.parameters, whole=True) if i in grad.wrt)
         adjoint = self.adjoints.of(graph, wrt, live)
         types = (*types_of(results), *adjoint.residuals)
         items = call_node(adjoint.fwd, operands, types, node.origin.made_by("grad"))

@@ -612,9 +612,8 @@ def _build_bprop(ev: Evaluator, cell: Any, owner: CallNode, inputs: list[Any], v
         args = explicit(ev, region, inputs, "x")
         leaves, structure = flatten(value, lambda v: isinstance(v, Tensor))
         outs = explicit(ev, region, leaves, "out")
-        n_float = [o for o in outs if o.dtype.is_float]
-        douts = iter(explicit(ev, region, n_float, "dout"))
-        all_douts = [next(douts) if o.dtype.is_float else ops.zeros_like(o) for o in outs]
+        douts = iter(explicit(ev, region, [o for o in outs if o._abstract.has_cotangent], "dout"))
+        all_douts = [next(douts) if o._abstract.has_cotangent else ops.zeros_like(o) for o in outs]
         custom.params = list(region.params)
         bprop = ev.get_attribute(cell, "bprop")
         got = call(
@@ -622,7 +621,7 @@ def _build_bprop(ev: Evaluator, cell: Any, owner: CallNode, inputs: list[Any], v
         )
         cotangents = checked(f"{type(cell).__name__}.bprop", got, tuple(args))
         for x, c in zip(args, cotangents, strict=True):
-            if isinstance(x, Tensor) and x.dtype.is_float:
+            if isinstance(x, Tensor) and x._abstract.has_cotangent:
                 custom.cotangents.append(ev.node_of(ops.zeros_like(x) if c is None else c))
         if region.changes(ev.births):
             raise UnsupportedError(f"{type(cell).__name__}.bprop must not write or print anything")

@@ -199,7 +199,7 @@ class Evaluator(GraphBuilder):
         if not self.written or id(tensor) not in self.alternatives:
             return
         for other, node in self.alternatives[id(tensor)]:
-            if id(other) in self.written and held(other) is not node:
+            if id(other) in self.written and held(other) not in (node, self.commits.settled(node)):
                 raise TypeError(
                     "this Tensor may be another one, depending on a Tensor, which has been written "
                     "in place since (or which grad differentiates by): give this one a .copy()"

@@ -44,7 +44,7 @@ def call_gradient(
     ev.get_attribute(gradient, "weights")  # a guard: the same weights at the next call
     run = UnderGrad(ev, function, gradient, own_args, own_kwargs)
     owner = run.owner
-    owner.outs = run.outputs()
+    owner.outs = run.outs
     if sens is not None:
         owner.sens = [ev.node_of(c) for c in cotangents_of(gradient.tensors(run.value), sens)]
     found = [ev.wrap_out(owner, k, p.abstract) for k, p in enumerate(run.region.params)]
@@ -58,6 +58,7 @@ class UnderGrad:
         selection: what it is differentiated with respect to.
         region, owner: the region, and the GradNode that stands for it.
         value: what the function returned.
+        outs: the nodes of what is differentiated of it.
     """
 
     def __init__(self, ev: Evaluator, function: Any, gradient: Any, args: tuple, kwargs: dict):
@@ -82,11 +83,12 @@ class UnderGrad:
             keywords = dict(zip(kwargs, given[len(args) :], strict=True))
             self.value = ev.call(function, given[: len(args)], keywords)
             _refuse_writes(given, nodes)
+            self.outs = self.outputs()  # a weight among them is still the variable
         self.leave_weights(weights, before)
 
     def parameter(self, value: Any, name: str) -> ParameterNode | None:
         """A parameter of the region for a value to differentiate by; None if it has no gradient."""
-        if not value.dtype.is_float:
+        if not value._abstract.has_cotangent:
             return None
         param = ParameterNode(name, value._abstract, self.ev.origin)
         self.region.params.append(param)
@@ -98,7 +100,7 @@ class UnderGrad:
         """Put a parameter into each weight's cell: id of the weight -> (node before, parameter)."""
         before: dict[int, tuple[Node, ParameterNode]] = {}
         for w in weights:
-            if id(w) not in before and w.requires_grad and w.dtype.is_float:
+            if id(w) not in before and w.requires_grad and w._abstract.has_cotangent:
                 self.ev.touch_tensor(w)
                 old, param = w._node, self.parameter(w, w.name)
                 assert param is not None
@@ -188,7 +190,7 @@ def _refuse_writes(given: list[Any], nodes: list[Node | None]) -> None:
 def linearise(ev: Evaluator, gradient: Any, args: tuple) -> tuple[Any, Callable]:
     """The value of a function at a point, and its pull there: see autodiff/jacobian.py."""
     run = UnderGrad(ev, gradient.fn, gradient, args, {})
-    outs = run.outputs()
+    outs = run.outs
     seen = run.seen_outside()
     nodes = [*outs, *map(_held, seen)]
     graph, imports = Lowering(ev.home, ev.names).inner(run.region, nodes)

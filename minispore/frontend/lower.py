@@ -333,13 +333,11 @@ class _Builder:
         args, rest = custom.params[:n_args], custom.params[n_args:]
         outs, douts = rest[: len(custom.results)], rest[len(custom.results) :]
         spare = [ParameterNode("unused", n.abstract) for n in extra]
-        dspare = [
-            ParameterNode("unused", n.abstract) for n in extra if n.abstract.is_differentiable
-        ]
+        dspare = [ParameterNode("unused", n.abstract) for n in extra if n.abstract.has_cotangent]
         inner = lowering.close(
             custom.region, [*args, *outs, *spare, *douts, *dspare], imports,
             [*custom.cotangents, *(zero_node(n.abstract) for n in imports
-                                   if n.abstract.is_differentiable)],
+                                   if n.abstract.has_cotangent)],
             "cell", custom.region.name, as_tuple=True,
         )  # fmt: skip
         n_imports, n = len(imports), len(inner.parameters)

@@ -227,7 +227,7 @@ class _Checker:
             self.fail("call", node, f"@{grad.graph.name} has {len(parameters)} inputs: check wrt")
         self.check_operands(node, grad.graph, node.inputs[: len(parameters)])
         found = [i.abstract for i in node.inputs[len(parameters) :]]
-        sens = [a for a in outputs[: grad.n_out] if a.is_differentiable and grad.with_sens]
+        sens = [a for a in outputs[: grad.n_out] if a.has_cotangent and grad.with_sens]
         if found != sens:
             self.fail("call", node, f"the cotangents are {_list(found)}, and must be {_list(sens)}")
         wanted = AbstractTuple((*outputs, *(parameters[i].abstract for i in grad.wrt)))
@@ -237,11 +237,11 @@ class _Checker:
         """A bprop takes parameters, outputs, cotangents and returns a tuple of cotangents."""
         parameters = [p.abstract for p in self.graph.parameters]
         outputs = _items(self.graph.output.abstract)
-        wanted = [*parameters, *outputs, *(a for a in outputs if a.is_differentiable)]
+        wanted = [*parameters, *outputs, *(a for a in outputs if a.has_cotangent)]
         found = [p.abstract for p in bprop.parameters]
         if found != wanted:
             self.fail("bprop", None, f"bprop takes {_list(found)}, and must take {_list(wanted)}")
-        result = AbstractTuple(tuple(a for a in parameters if a.is_differentiable))
+        result = AbstractTuple(tuple(a for a in parameters if a.has_cotangent))
         if bprop.output.abstract != result:
             given = bprop.output.abstract
             self.fail("bprop", None, f"bprop returns {given}, and must return {result}")

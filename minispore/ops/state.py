@@ -12,7 +12,7 @@ import numpy as np
 
 from minispore import ops
 from minispore.abstract import AbstractTensor
-from minispore.dtype import DType, float32
+from minispore.dtype import DType, bool_, float32
 from minispore.ops.common import Composite, check_tensor
 from minispore.ops.structural import Print
 from minispore.primitive import Primitive, TensorLike, apply, as_tensor
@@ -31,7 +31,9 @@ class Cast(Primitive):
         return x.astype(self.attrs["dtype"].numpy)
 
     def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
-        return (cast(dout, inputs[0].dtype) if inputs[0].dtype.is_float else None,)
+        was, now = inputs[0].dtype, self.attrs["dtype"]
+        flows = was.is_float and now.is_float or was.is_integer and now is not bool_
+        return (cast(dout, was) if flows else None,)
 
 
 class Identity(Primitive):
@@ -75,11 +77,26 @@ class AddN(Composite):
         return addn(tensors)
 
 
-class Assign(Composite):
-    """Writes a Tensor."""
+class Assign(Primitive):
+    """Writes a Tensor.
+
+    As a node (of a Parameter) it is what the Parameter holds after a write: the second operand.
+    A Parameter is a variable of its own whatever it holds, so the gradient of what is read after
+    the write belongs to it, the first operand, as that of what was read before; none flows into
+    the value that was written.
+    """
 
     def __call__(self, variable: Any, value: Any) -> Any:
         return assign(variable, value)
+
+    def infer(self, variable: AbstractTensor, value: AbstractTensor) -> AbstractTensor:
+        return value
+
+    def eval(self, variable: np.ndarray, value: np.ndarray) -> Any:
+        return np.array(value, order="C")
+
+    def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
+        return dout, None
 
 
 class AssignAdd(Composite):

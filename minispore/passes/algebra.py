@@ -257,6 +257,7 @@ FAST = (
 )
 AFTER_GRAD = (
     Rule("drop_stop_gradient", "stop_gradient(x) -> x", lambda x: op.StopGradient(x), lambda x: x),
+    Rule("drop_assign", "assign(p, x) -> x", lambda p, x: op.Assign(p, x), lambda x: x),
     Rule("number_and_back", "number(tensor(x)) -> x, if the dtype holds x",
          lambda x, a, k: op.TensorToScalar(op.ScalarToTensor(x, dtype=a), kind=k), lambda x: x,
          lambda x, a: a is {bool: bool_, int: int64, float: float64}[x.kind], sample=NUMBER),

@@ -2,7 +2,7 @@
 
 Names and order follow MindSpore's (``opt_a``).  A pass takes a graph and returns a graph; with
 MINISPORE_DEBUG=1 in the environment each result is verified.  Gradients are made before: afterwards
-StopGradient and the gradients of Cells' own are gone.
+StopGradient, Assign and the gradients of Cells' own are gone.
 """
 
 from __future__ import annotations
