@@ -584,6 +584,146 @@ def test_classes(by_class: Callable, by_function: Callable) -> None:
         assert_same(f, e.asnumpy())
 
 
+LOGITS = Tensor([[1.0, -2.0, 0.5], [0.0, 1.0, 3.0]])
+
+
+@pytest.mark.parametrize(
+    ("by_class", "by_function"),
+    [
+        (lambda: ops.TensorAdd()(M, M), lambda: ops.add(M, M)),
+        (lambda: ops.Inv()(M), lambda: ops.reciprocal(M)),
+        (lambda: ops.Rint()(M / 2), lambda: ops.round(M / 2)),
+        (lambda: ops.ReLU6()(M * 3), lambda: ops.relu6(M * 3)),
+        (lambda: ops.Elu(2.0)(-M), lambda: ops.elu(-M, 2.0)),
+        (lambda: ops.HSwish()(M), lambda: ops.hardswish(M)),
+        (lambda: ops.HSigmoid()(M), lambda: ops.hardsigmoid(M)),
+        (lambda: ops.Softsign()(M), lambda: ops.softsign(M)),
+        (lambda: ops.Mish()(M), lambda: ops.mish(M)),
+        (lambda: ops.SeLU()(M), lambda: ops.selu(M)),
+        (lambda: ops.PReLU()(-M, M[0]), lambda: ops.prelu(-M, M[0])),
+        (lambda: ops.Lerp()(M, -M, 0.25), lambda: ops.lerp(M, -M, 0.25)),
+        (lambda: ops.IsClose(atol=5.0)(M, -M), lambda: ops.isclose(M, -M, atol=5.0)),
+        (lambda: ops.SquaredDifference()(M, 2), lambda: (M - 2) * (M - 2)),
+        (lambda: ops.DivNoNan()(M, M - 2), lambda: ops.select(M == 2, 0.0, M / (M - 2))),
+        (lambda: ops.MaskedFill()(M, M > 2, 9.0), lambda: ops.select(M > 2, 9.0, M)),
+        (lambda: ops.MaskedSelect()(M, M > 2), lambda: ops.masked_select(M, M > 2)),
+        (lambda: ops.ArgMaxWithValue(1, True)(M),
+         lambda: (ops.argmax(M, 1, True), ops.amax(M, 1, True))),
+        (lambda: ops.ArgMinWithValue()(M),
+         lambda: (ops.cast(ops.argmin(M, 0), dt.int64), ops.amin(M, 0))),
+        (lambda: ops.L2Loss()(M), lambda: ops.sum(M * M) * 0.5),
+        (lambda: ops.L2Normalize(1)(M), lambda: M / ops.norm(M, 2, 1, True)),
+        (lambda: ops.L2Normalize(epsilon=100.0)(M), lambda: M / 10),
+        (lambda: ops.UnsortedSegmentSum()(M, I, 2), lambda: ops.unsorted_segment_sum(M, I, 2)),
+        (lambda: ops.Trace()(M), lambda: ops.trace(M)),
+        (lambda: ops.Ger()(M[0], M[1]), lambda: ops.outer(M[0], M[1])),
+        (lambda: ops.GatherV2()(M, I, 1), lambda: ops.gather(M, I, 1)),
+        (lambda: ops.Slice()(M, (0, 1), (2, 1)), lambda: ops.slice(M, (0, 1), (2, 1))),
+        (lambda: ops.Unstack(1)(M), lambda: ops.unstack(M, 1)),
+        (lambda: ops.Roll(1, 0)(M), lambda: ops.roll(M, 1, 0)),
+        (lambda: ops.Tril(-1)(M), lambda: ops.tril(M, -1)),
+        (lambda: ops.Triu()(M), lambda: ops.triu(M)),
+        (lambda: ops.Meshgrid("ij")((M[0], M[1])),
+         lambda: ops.meshgrid(M[0], M[1], indexing="ij")),
+        (lambda: ops.Eye()(2, 3, dt.int32), lambda: ops.eye(2, 3, dt.int32)),
+        (lambda: ops.Range()(1, 7, 2), lambda: ops.arange(1, 7, 2)),
+        (lambda: ops.LinSpace()(0.0, 1.0, 5), lambda: ops.linspace(0.0, 1.0, 5)),
+        (lambda: ops.Zeros()((2, 1), dt.int8), lambda: ops.zeros((2, 1), dt.int8)),
+        (lambda: ops.Ones()(2, dt.float16), lambda: ops.ones(2, dt.float16)),
+        (lambda: ops.TensorShape()(M[:1]), lambda: Tensor([1, 2])),
+        (lambda: ops.TupleToArray()((1, 2)), lambda: Tensor([1, 2], dt.int32)),
+        (lambda: ops.tuple_to_array((1, 2.5)), lambda: Tensor([1.0, 2.5])),
+        (lambda: ops.ScalarToTensor()(3), lambda: Tensor(3.0)),
+        (lambda: ops.scalar_to_tensor(3, dt.int32), lambda: Tensor(3, dt.int32)),
+        (lambda: ops.ScatterNd()(Tensor([[1]]), M[:1], (2, 2)),
+         lambda: ops.scatter_nd(Tensor([[1]]), M[:1], (2, 2))),
+        (lambda: ops.TensorScatterSub()(M, Tensor([[1]]), M[:1]),
+         lambda: ops.tensor_scatter_add(M, Tensor([[1]]), -M[:1])),
+        (lambda: ops.tensor_scatter_sub(M, Tensor([[1]]), M[:1]), lambda: M - Tensor([[0.0], [1.0]]) * M[:1]),
+        (lambda: ops.SmoothL1Loss(0.5)(M, 2 * M), lambda: ops.smooth_l1_loss(M, 2 * M, 0.5)),
+        (lambda: ops.KLDivLoss("sum")(M, M), lambda: ops.kl_div(M, M, "sum")),
+        (lambda: ops.BinaryCrossEntropy()(M / 9, M / 9),
+         lambda: ops.binary_cross_entropy(M / 9, M / 9)),
+        (lambda: ops.BCEWithLogitsLoss("none")(M, M / 9, M, M),
+         lambda: ops.binary_cross_entropy_with_logits(M, M / 9, M, M, "none")),
+        (lambda: ops.SigmoidCrossEntropyWithLogits()(M, M / 9),
+         lambda: ops.binary_cross_entropy_with_logits(M, M / 9, reduction="none")),
+        (lambda: ops.SoftmaxCrossEntropyWithLogits()(LOGITS, ops.eye(2, 3)),
+         lambda: (ops.cross_entropy(LOGITS, Tensor([0, 1]), reduction="none"),
+                  ops.softmax(LOGITS) - ops.eye(2, 3))),
+        (lambda: ops.SparseSoftmaxCrossEntropyWithLogits()(LOGITS, Tensor([2, 0])),
+         lambda: ops.cross_entropy(LOGITS, Tensor([2, 0]))),
+        (lambda: ops.SparseSoftmaxCrossEntropyWithLogits(True)(LOGITS, Tensor([2, 0])),
+         lambda: ops.softmax(LOGITS) - Tensor([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])),
+        (lambda: ops.NLLLoss("sum", 1)(LOGITS, Tensor([2, 1]), Tensor([1.0, 2.0, 4.0])),
+         lambda: (Tensor(-2.0), Tensor(4.0))),
+        (lambda: ops.LayerNorm()(LOGITS, Tensor(2.0), Tensor(1.0))[1:],
+         lambda: (ops.mean(LOGITS, 1, True), ops.var(LOGITS, 1, keepdims=True))),
+        (lambda: ops.LayerNorm(0, epsilon=4.0)(Tensor([[-3.0, -1.0], [1.0, 3.0]]), 3.0, 1.0)[0],
+         lambda: Tensor([[-2.0, 0.0], [2.0, 4.0]])),
+    ],
+)  # fmt: skip
+def test_classes_of_functions(by_class: Callable, by_function: Callable) -> None:
+    test_classes(by_class, by_function)
+
+
+def test_classes_are_constructed_with_what_they_know() -> None:
+    assert ops.DType()(M) is dt.float32 and ops.dtype(M) is dt.float32
+    assert repr(ops.Elu()) == "Prim[Elu]<alpha=1.0>"
+    assert (ops.is_tensor(M), ops.is_tensor(2.0)) == (True, False)
+    assert (ops.is_floating_point(M), ops.is_floating_point(I)) == (True, False)
+    with pytest.raises(TypeError, match="Elu is constructed with alpha"):
+        ops.Elu(beta=1)
+    with pytest.raises(TypeError, match="Mish is constructed with nothing"):
+        ops.Mish(1)
+
+
+def test_writes_of_parts() -> None:
+    """Each against NumPy; a Tensor that is written is returned."""
+    rows, at = np.array([[1.0, 2], [3, 4], [5, 6]], np.float32), np.array([2, 0, 2])
+    for function, name in (
+        (np.add.at, "ScatterAdd"), (np.subtract.at, "ScatterSub"), (np.put, "ScatterUpdate"),
+    ):  # fmt: skip
+        expected = np.arange(6, dtype=np.float32).reshape(3, 2)
+        x, nd = Tensor(expected), Tensor(expected)
+        if function is np.put:
+            expected[at] = rows
+        else:
+            function(expected, at, rows)
+        assert getattr(ops, name)()(x, Tensor(at), Tensor(rows)) is x
+        assert (
+            getattr(ops, name.replace("Scatter", "ScatterNd"))()(
+                nd, Tensor(at[:, None]), Tensor(rows)
+            )
+            is nd
+        )
+        assert_same((x, nd), (expected, expected))
+    for function in (ops.scatter_update, ops.scatter_add, ops.scatter_sub):
+        with pytest.raises(ValueError, match="needs slices of shape"):
+            function(M, Tensor([0]), M)
+    for function in (ops.scatter_nd_update, ops.scatter_nd_add, ops.scatter_nd_sub):
+        with pytest.raises(IndexError):
+            function(ops.identity(M), Tensor([[7]]), M[:1])
+    velocity, weight = ops.identity(M), ops.identity(M)
+    ops.ApplyMomentum()(weight, velocity, 0.5, M, 0.1)
+    assert_same((velocity, weight), (1.1 * M.asnumpy(), 0.45 * M.asnumpy()))
+    ops.ApplyMomentum(use_nesterov=True)(weight, velocity, 1.0, M, 0.0)
+    assert_same(weight, -0.55 * M.asnumpy())
+
+
+def test_clipping_by_norms() -> None:
+    x, y = np.array([3.0, 0], np.float32), np.array([[4.0]], np.float32)
+    for clip in (ops.clip_by_global_norm, ops.clip_by_norm):
+        assert_same(clip((Tensor(x), Tensor(y)), 2.5), (x / 2, y / 2))
+        assert_same(clip((Tensor(x), Tensor(y)), 10.0), (x, y))
+    assert_same(ops.clip_by_norm(Tensor(x), 1.0), x / 3)
+    assert_same(ops.clip_by_norm([Tensor(x), Tensor(y)], 3.5, 1.0), [x / 2, y / 2])
+    with pytest.raises(RuntimeError, match="not finite"):
+        ops.clip_by_norm(Tensor([math.inf]), 1.0, error_if_nonfinite=True)
+    with pytest.raises(ValueError, match="use_norm"):
+        ops.clip_by_global_norm([Tensor(x)], 1.0, 2.0)
+
+
 def test_shapes_are_python_numbers() -> None:
     assert (ops.shape(M), ops.rank(M), ops.size(M), ops.numel(M)) == ((2, 2), 2, 4, 4)
     assert (ops.Shape()(M), ops.Rank()(M), ops.Size()(M)) == ((2, 2), 2, 4)

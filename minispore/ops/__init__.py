@@ -24,7 +24,8 @@ from minispore.ops.elementwise import (
     log10, log1p, log2, logical_and, logical_not, logical_or, logical_xor, lt, maximum,
     minimum, mod, mul, multiply, ne, neg, negative, not_equal, pow, reciprocal, remainder,
     round, rsqrt, select, sign, sin, sinh, sqrt, square, sub, subtract, tan, tensor_pow,
-    true_divide, trunc, where,
+    tensor_add, tensor_div, tensor_exp, tensor_floordiv, tensor_ge, tensor_gt, tensor_le,
+    tensor_lt, tensor_mod, tensor_mul, tensor_sub, true_divide, trunc, where,
 )
 from minispore.ops.reduce import (
     Argmax, Argmin, CumSum, ReduceAll, ReduceAny, ReduceMax, ReduceMean, ReduceMin,
@@ -72,4 +73,20 @@ from minispore.ops.random import (
     Dropout, StandardNormal, UniformInt, UniformReal, bernoulli, dropout, multinomial, normal,
     rand, rand_like, randint, randint_like, randn, randn_like, randperm, shuffle,
     standard_normal, uniform,
+)
+from minispore.ops.scatter import (
+    scatter_add, scatter_nd_add, scatter_nd_sub, scatter_nd_update, scatter_sub,
+    scatter_update, tensor_scatter_sub,
+)
+from minispore.ops.classes import (
+    ApplyMomentum, ArgMaxWithValue, ArgMinWithValue, BCEWithLogitsLoss, BinaryCrossEntropy,
+    DType, DivNoNan, Elu, Eye, GatherV2, Ger, HSigmoid, HSwish, Inv, IsClose, KLDivLoss, L2Loss,
+    L2Normalize, LayerNorm, Lerp, LinSpace, MaskedFill, MaskedSelect, Meshgrid, Mish, NLLLoss,
+    Ones, PReLU, Pack, Range, ReLU6, Rint, Roll, ScatterAdd, ScatterNd, ScatterNdAdd,
+    ScatterNdSub, ScatterNdUpdate, ScatterSub, ScatterUpdate, SeLU,
+    SigmoidCrossEntropyWithLogits, Slice, SmoothL1Loss, SoftmaxCrossEntropyWithLogits, Softsign,
+    SparseSoftmaxCrossEntropyWithLogits, SquaredDifference, TensorAdd, TensorScatterSub,
+    TensorShape, Trace, Tril, Triu, TupleToArray, Unpack, UnsortedSegmentSum, Unstack, Zeros,
+    clip_by_global_norm, clip_by_norm, dtype, is_floating_point, is_tensor, scalar_to_tensor,
+    tuple_to_array,
 )

@@ -465,6 +465,8 @@ bitwise_xor: Function = _function(
 
 eq, ne, lt, le, gt, ge = equal, not_equal, less, less_equal, greater, greater_equal
 negative, absolute, multiply, arctan2, arctan = neg, abs, mul, atan2, atan
+tensor_add, tensor_sub, tensor_mul, tensor_exp = add, sub, mul, exp
+tensor_lt, tensor_le, tensor_gt, tensor_ge = lt, le, gt, ge
 
 
 def sqrt(x: Any) -> Any:
@@ -499,7 +501,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     return apply(TruncateDiv() if rounding_mode == "trunc" else Div(), input, other)
 
 
-divide = div
+divide = tensor_div = div
 
 
 def true_divide(dividend: Any, divisor: Any) -> Any:
@@ -521,6 +523,9 @@ def floor_div(x: Any, y: Any) -> Any:
     return FloorDiv()(x, y)
 
 
+tensor_floordiv = floor_div
+
+
 def floor_divide(input: Any, other: Any) -> Any:
     """``input // other``, as ``floor_div``.  MindSpore: ``ops.floor_divide``."""
     return FloorDiv()(input, other)
@@ -540,7 +545,7 @@ def remainder(input: Any, other: Any) -> Any:
     return FloorMod()(input, other)
 
 
-mod = remainder
+mod = tensor_mod = remainder
 
 
 def fmod(input: Any, other: Any) -> Any:

@@ -20,8 +20,16 @@ from minispore.abstract import (
     AbstractTensor,
     AbstractTuple,
 )
-from minispore.dtype import DType
-from minispore.primitive import REGISTRY, Primitive, ScalarLike, TensorLike, apply, eager_handler
+from minispore.dtype import DType, float32
+from minispore.primitive import (
+    REGISTRY,
+    Primitive,
+    ScalarLike,
+    TensorLike,
+    apply,
+    as_tensor,
+    eager_handler,
+)
 from minispore.tree import flatten, unflatten
 
 
@@ -239,6 +247,9 @@ class ScalarPick(Structural):
 
 class ScalarToTensor(Structural):
     """A 0-d Tensor of `dtype` from a number."""
+
+    def __call__(self, input_x: Any, dtype: DType = float32) -> Any:
+        return as_tensor(input_x, dtype)
 
     def infer(self, x: AbstractScalar) -> Abstract:
         return AbstractTensor(self.attrs["dtype"], ())
