@@ -23,7 +23,7 @@ ROOMS = {
     "J": ("autodiff.transform", "autodiff.sweep", "autodiff.loops", "autodiff.nodes"),
     "frontend": ("frontend",),
     "engine": ("engine",),
-    "compile": ("compile", "program", "graph_function"),
+    "compile": ("compile", "program", "graph_function", "composite"),
     "grad": ("autodiff", "autodiff.api", "autodiff.jacobian"),
     "report": ("report",),
     "nn": ("nn",),

@@ -11,7 +11,10 @@ Cells.
 __version__ = "0.1.0"
 
 from minispore import context, dtype
-from minispore.context import GRAPH_MODE, PYNATIVE_MODE, get_context, set_context
+from minispore.context import (
+    COMPATIBLE, GRAPH_MODE, LAX, PYNATIVE_MODE, STRICT, get_context, set_context, set_device,
+    set_recursion_limit,
+)  # fmt: skip
 from minispore.dtype import (
     bfloat16, bool_, double, dtype_to_nptype, float16, float32, float64, float_, half, int16,
     int32, int64, int8, int_, pytype_to_dtype, single, uint16, uint32, uint64, uint8,
@@ -23,6 +26,7 @@ from minispore.random import get_seed, set_seed
 from minispore.autodiff.api import get_grad, grad, value_and_grad
 from minispore.autodiff.jacobian import jacfwd, jacrev, jvp, vjp
 from minispore.compile import jit
+from minispore.composite import JitConfig, jit_class, lazy_inline, no_inline
 from minispore.report import Report, explain
 from minispore import nn, train
 from minispore.train.serialization import load_checkpoint, load_param_into_net, save_checkpoint
@@ -31,13 +35,14 @@ from minispore import aliases as _aliases
 _aliases.install()
 
 __all__ = [
-    "GRAPH_MODE", "PYNATIVE_MODE", "set_context", "get_context", "context",
+    "GRAPH_MODE", "PYNATIVE_MODE", "STRICT", "COMPATIBLE", "LAX", "set_context", "get_context",
+    "set_device", "set_recursion_limit", "context",
     "Tensor", "tensor", "from_numpy", "from_dlpack", "Parameter", "ParameterTuple",
     "dtype", "bool_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64", "bfloat16", "int_", "float_", "half", "single", "double",
     "dtype_to_nptype", "pytype_to_dtype",
     "set_seed", "get_seed",
-    "jit", "explain", "Report",
+    "jit", "JitConfig", "jit_class", "lazy_inline", "no_inline", "explain", "Report",
     "grad", "value_and_grad", "get_grad", "vjp", "jvp", "jacfwd", "jacrev",
     "nn", "ops", "train",
     "save_checkpoint", "load_checkpoint", "load_param_into_net",

@@ -8,8 +8,9 @@ A program written for MindSpore may import by paths such as ``mindspore.common.t
     from minispore.ops import operations as P, functional as F, composite as C
     from minispore.ops._grad.grad_base import bprop_getters
 
-MindSpore also has what makes gradients in ``ops`` (``ops.GradOperation``); here they belong to a
-higher room than ops, and are put there by ``install`` too.
+MindSpore also has what makes gradients in ``ops`` (``ops.GradOperation``), and functions of
+functions (``ops.HyperMap``); here they belong to higher rooms than ops, and are put there by
+``install`` too.
 """
 
 from __future__ import annotations
@@ -18,20 +19,48 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from minispore import dtype, initializer, ops
+from minispore import dtype, initializer, nn, ops
 from minispore.autodiff.api import GradOperation, get_grad, grad, value_and_grad
 from minispore.autodiff.jacobian import jacfwd, jacrev, jvp, vjp
 from minispore.compile import jit
+from minispore.composite import (
+    HyperMap,
+    JitConfig,
+    Map,
+    MultitypeFuncGraph,
+    Partial,
+    constexpr,
+    jit_class,
+    lazy_inline,
+    no_inline,
+    partial,
+)
+from minispore.nn.hooks import HookBackward, InsertGradientOf
 from minispore.ops.gradient import binop_grad_common, bprop_getters
 from minispore.parameter import Parameter, ParameterTuple
 from minispore.primitive import Primitive
 from minispore.random import get_seed, set_seed
 from minispore.tensor import Tensor, tensor
 
-GRADIENTS = {
+HIGHER = {
     function.__name__: function
-    for function in (GradOperation, get_grad, grad, jacfwd, jacrev, jvp, value_and_grad, vjp)
-}
+    for function in (
+        GradOperation, get_grad, grad, jacfwd, jacrev, jvp, value_and_grad, vjp,
+        HookBackward, HyperMap, InsertGradientOf, Map, MultitypeFuncGraph, Partial, Primitive,
+        constexpr, partial,
+    )
+}  # fmt: skip
+
+
+class _Executors:
+    """What MindSpore's tests call of its executors: here all is done when a call returns."""
+
+    def sync(self) -> None:
+        """Nothing is left to wait for."""
+
+    def compile(self, cell: Any, *args: Any) -> None:
+        """``cell.compile(*args)``."""
+        cell.compile(*args)
 
 
 def _public(module: ModuleType) -> dict[str, Any]:
@@ -43,7 +72,7 @@ def _public(module: ModuleType) -> dict[str, Any]:
 
 def _table() -> dict[str, dict[str, Any]]:
     """Module paths, parents first, and the names found under each."""
-    operations = {**_public(ops), **GRADIENTS}
+    operations = {**_public(ops), **HIGHER}
     rules = {
         "bprop_getters": bprop_getters, "binop_grad_common": binop_grad_common,
         "Primitive": Primitive, "Tensor": Tensor,
@@ -52,17 +81,36 @@ def _table() -> dict[str, dict[str, Any]]:
     tensors = {"Tensor": Tensor, "tensor": tensor}
     parameters = {"Parameter": Parameter, "ParameterTuple": ParameterTuple}
     compiler = {"jit": jit, "ms_function": jit}  # ms_function: what jit was called before 2.0
+    marks = {"JitConfig": JitConfig, "jit_class": jit_class, "lazy_inline": lazy_inline,
+             "no_inline": no_inline}  # fmt: skip
+    executors = {"_pynative_executor": _Executors(), "_cell_graph_executor": _Executors()}
+    primitives = {"Primitive": Primitive, "constexpr": constexpr, "_primexpr": constexpr}
+    wrappers = {
+        c.__name__: c
+        for c in (nn.ForwardValueAndGrad, nn.TrainOneStepCell, nn.WithEvalCell, nn.WithLossCell)
+    }
     return {
-        "minispore.common": {**_public(dtype), **tensors, **parameters, **seeds, **compiler},
-        "minispore.common.api": compiler,
+        "minispore.common": {
+            **_public(dtype),
+            **tensors,
+            **parameters,
+            **seeds,
+            **compiler,
+            **marks,
+        },
+        "minispore.common.api": {**compiler, **marks, **executors},
         "minispore.common.dtype": _public(dtype),
         "minispore.common.initializer": _public(initializer),
+        "minispore.common.jit_config": {"JitConfig": JitConfig},
         "minispore.common.parameter": parameters,
         "minispore.common.seed": seeds,
         "minispore.common.tensor": tensors,
         "minispore.ops.operations": operations,
         "minispore.ops.functional": operations,
         "minispore.ops.composite": operations,
+        "minispore.ops.function": operations,
+        "minispore.ops.primitive": primitives,
+        "minispore.nn.wrap.cell_wrapper": wrappers,
         "minispore.ops._grad": {},
         "minispore.ops._grad.grad_base": rules,
         "minispore.ops._grad_experimental": {},
@@ -72,7 +120,7 @@ def _table() -> dict[str, dict[str, Any]]:
 
 def install() -> None:
     """Make the modules of the table importable, and the gradients part of ops."""
-    vars(ops).update(GRADIENTS)
+    vars(ops).update(HIGHER)
     for path, names in _table().items():
         module = ModuleType(path, "A path of MindSpore's; see minispore/aliases.py.")
         module.__path__ = []  # so that a missing module below it is reported as such

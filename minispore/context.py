@@ -12,6 +12,7 @@ from typing import Any
 
 GRAPH_MODE = 0
 PYNATIVE_MODE = 1
+STRICT, COMPATIBLE, LAX = 0, 1, 2  # for jit_syntax_level
 
 _DEFAULTS: dict[str, Any] = {
     "mode": PYNATIVE_MODE,
@@ -23,6 +24,15 @@ _DEFAULTS: dict[str, Any] = {
     "max_call_depth": 1000,
     "deterministic": "ON",
 }
+# Settings of MindSpore's for speed, memory and devices: kept, and without effect.
+_DEFAULTS |= dict.fromkeys(
+    (
+        "check_bprop", "compile_cache_path", "debug_level", "enable_compile_cache",
+        "enable_graph_kernel", "exec_order", "graph_kernel_flags", "inter_op_parallel_num",
+        "jit_config", "jit_level", "max_device_memory", "memory_optimize_level",
+        "mempool_block_size", "op_timeout", "pynative_synchronize", "runtime_num_threads",
+    )
+)  # fmt: skip
 _settings = dict(_DEFAULTS)
 
 
@@ -54,12 +64,24 @@ def set_context(**settings: Any) -> None:
         save_graphs: 0 or False (nothing), 1 to 3 or True: write each stage of every compilation.
         save_graphs_path: the folder for them.
         device_target: "CPU".
+        jit_level, pynative_synchronize ...: MindSpore's settings for speed, memory and devices are
+            kept, and have no effect.
 
     Raises:
         ValueError: an unknown key, or a value that is not allowed.
     """
     checked = {key: _check(key, value) for key, value in settings.items()}
     _settings.update(checked)
+
+
+def set_device(device_target: str, device_id: int | None = None) -> None:
+    """Choose the device: "CPU" (ValueError for others); `device_id` changes nothing."""
+    set_context(device_target=device_target, device_id=device_id or 0)
+
+
+def set_recursion_limit(recursion_limit: int = 1000) -> None:
+    """How deep calls in compiled functions may be nested: the setting max_call_depth."""
+    set_context(max_call_depth=recursion_limit)
 
 
 def get_context(key: str) -> Any:

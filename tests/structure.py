@@ -26,7 +26,7 @@ LAYERS = (
     ("autodiff.transform", "autodiff.sweep", "autodiff.loops", "autodiff.nodes"),
     ("frontend",),
     ("engine",),
-    ("graph_function", "program", "compile", "autodiff.api", "autodiff.jacobian"),
+    ("graph_function", "program", "compile", "composite", "autodiff.api", "autodiff.jacobian"),
     ("report",),
     ("nn", "dataset", "parallel"),
     ("train",),

@@ -46,6 +46,14 @@ def test_import_is_light():
         "from minispore.common.parameter import Parameter, ParameterTuple",
         "from minispore.common.initializer import initializer, Normal, HeUniform, One",
         "from minispore.common.seed import set_seed, get_seed",
+        "from minispore.common.api import _pynative_executor; _pynative_executor.sync()",
+        "from minispore.common.jit_config import JitConfig",
+        "from minispore.common import lazy_inline, no_inline, jit_class",
+        "from minispore.nn.wrap.cell_wrapper import WithLossCell, TrainOneStepCell",
+        "from minispore.ops.composite import HyperMap, Map, MultitypeFuncGraph",
+        "from minispore.ops import Primitive, constexpr, partial, InsertGradientOf, HookBackward",
+        "from minispore.ops.primitive import constexpr, Primitive, _primexpr",
+        "from minispore.ops.function import vjp",
         "from minispore.ops import operations as P; P.MatMul(transpose_b=True)",
         "from minispore.ops import functional as F; F.relu",
         "from minispore.ops import composite as C; C.GradOperation(get_all=True)",
@@ -77,6 +85,12 @@ def test_the_names_are_the_same_objects():
     assert bprop_getters is registry
     assert importlib.import_module("minispore.ops.operations") is operations
     assert ms.context.set_context is ms.set_context and ms.context.GRAPH_MODE == ms.GRAPH_MODE
+
+
+def test_the_executor_compiles():
+    from minispore.common.api import _cell_graph_executor
+
+    _cell_graph_executor.compile(nn.ReLU(), Tensor([1.0]))
 
 
 def test_a_path_that_does_not_exist():

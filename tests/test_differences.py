@@ -730,6 +730,15 @@ def _():
         raises(RuntimeError, "they must be equal", call, floats(1, 2))
 
 
+@row("Backward hooks of a Cell (`register_backward_hook`) in a compiled function")
+def _():
+    cell = nn.ReLU()
+    cell.register_backward_hook(lambda cell, inputs, outputs: None)
+    ms.grad(cell)(floats(2))
+    with pytest.raises(RuntimeError, match="in PyNative mode only"):
+        ms.jit(lambda x: cell(x))(floats(2))
+
+
 @row("Results of a Cell's `bprop`")
 def _():
     class Net(nn.Cell):

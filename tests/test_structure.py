@@ -54,7 +54,7 @@ IR = tuple(
 OUTSIDE = (  # rooms without a budget: built on top of the spine
     "nn/", "dataset/", "train/", "parallel/", "report.py", "aliases.py", "cli.py",
     "book_command.py", "draw_command.py", "__main__.py", "__init__.py", "random.py",
-    "files.py", "initializer.py",
+    "files.py", "initializer.py", "composite.py",
 )  # fmt: skip
 BUDGETS = {
     # Typed code at 100 columns, and a front end that holds all of control flow: what was measured
@@ -62,7 +62,7 @@ BUDGETS = {
     "spine": 10800,
     "of it, frontend": 5300,
     "drawings": 1500,
-    "ops": 3200,
+    "ops": 3500,
     "rule tables": 900,
     "kernels": 2500,
     "other engine": 2000,

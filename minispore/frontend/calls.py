@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
 
 # Modules of this package whose functions are evaluated from source, like a user's.
-_EVALUATED = ("minispore.nn", "minispore.train", "minispore.ops.loops")
+_EVALUATED = ("minispore.nn", "minispore.train", "minispore.composite", "minispore.ops.loops")
 # Modules whose functions may run while compiling, on constants: they have no hidden state.
 _PURE = frozenset(
     "math operator numpy functools itertools collections typing copy _operator ml_dtypes builtins "
@@ -115,6 +115,11 @@ def _call_descriptor(ev: Evaluator, function: Any, args: list[Any], kwargs: dict
     if isinstance(args[0], Text):
         return call(ev, ev.get_attribute(args[0], function.__name__), args[1:], kwargs)
     return call(ev, function.__get__(args[0]), args[1:], kwargs)
+
+
+def _is_native(module: str) -> bool:
+    """True for a module whose functions only call ops: they run as they are."""
+    return is_trusted(module) and not module.startswith(_EVALUATED)
 
 
 def _is_hashable(function: Any) -> bool:
@@ -514,6 +519,11 @@ def call_cell(ev: Evaluator, cell: Any, args: list[Any], kwargs: dict[str, Any])
     code, fresh, text = ev.outside.source(cell)
     pre = _hooks(ev, cell, "_pre_hooks")
     post = _hooks(ev, cell, "_hooks")
+    if _hooks(ev, cell, "_backward_hooks"):
+        raise UnsupportedError(
+            f"the backward hooks of {type(cell).__name__} are called in PyNative mode only: remove "
+            "them, or define its gradient with bprop"
+        )
     phase = ev.phase
     ev.scopes.append(_scope_name(ev, cell))
     ev.cells.append(cell)

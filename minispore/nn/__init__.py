@@ -4,12 +4,18 @@ from minispore.nn import learning_rate_schedule
 from minispore.nn.activation import (
     ELU,
     GELU,
+    HSigmoid,
+    HSwish,
     LeakyReLU,
+    LogSigmoid,
     LogSoftmax,
+    Mish,
     ReLU,
+    ReLU6,
     Sigmoid,
     SiLU,
     Softmax,
+    Softsign,
     Tanh,
     get_activation,
 )
@@ -26,16 +32,21 @@ from minispore.nn.loss import (
     LossBase,
     MSELoss,
     NLLLoss,
+    SmoothL1Loss,
+    SoftmaxCrossEntropyWithLogits,
 )
 from minispore.nn.normalization import BatchNorm1d, BatchNorm2d, LayerNorm
 from minispore.nn.optim import SGD, Adam, AdamWeightDecay, Momentum, Optimizer
+from minispore.nn.wrap import ForwardValueAndGrad, TrainOneStepCell, WithEvalCell, WithLossCell
 
 __all__ = [
     "Cell", "SequentialCell", "CellList", "CellDict",
     "Dense", "Flatten", "Identity", "Dropout", "Embedding",
     "BatchNorm1d", "BatchNorm2d", "LayerNorm",
-    "ELU", "GELU", "LeakyReLU", "LogSoftmax", "ReLU", "SiLU", "Sigmoid", "Softmax", "Tanh",
-    "get_activation",
-    "LossBase", "MSELoss", "L1Loss", "CrossEntropyLoss", "NLLLoss", "BCELoss", "BCEWithLogitsLoss",
+    "ELU", "GELU", "HSigmoid", "HSwish", "LeakyReLU", "LogSigmoid", "LogSoftmax", "Mish", "ReLU",
+    "ReLU6", "SiLU", "Sigmoid", "Softmax", "Softsign", "Tanh", "get_activation",
+    "LossBase", "MSELoss", "L1Loss", "SmoothL1Loss", "CrossEntropyLoss",
+    "SoftmaxCrossEntropyWithLogits", "NLLLoss", "BCELoss", "BCEWithLogitsLoss",
+    "WithLossCell", "WithEvalCell", "TrainOneStepCell", "ForwardValueAndGrad",
     "Optimizer", "SGD", "Momentum", "Adam", "AdamWeightDecay", "learning_rate_schedule",
 ]  # fmt: skip

@@ -33,6 +33,48 @@ class Tanh(Cell):
         return ops.tanh(x)
 
 
+class ReLU6(Cell):
+    """``min(max(x, 0), 6)``."""
+
+    def construct(self, x: Any) -> Any:
+        return ops.relu6(x)
+
+
+class HSigmoid(Cell):
+    """``min(max(x + 3, 0), 6) / 6``."""
+
+    def construct(self, x: Any) -> Any:
+        return ops.hardsigmoid(x)
+
+
+class HSwish(Cell):
+    """``x * min(max(x + 3, 0), 6) / 6``."""
+
+    def construct(self, x: Any) -> Any:
+        return ops.hardswish(x)
+
+
+class Mish(Cell):
+    """``x * tanh(log(1 + exp(x)))``."""
+
+    def construct(self, x: Any) -> Any:
+        return ops.mish(x)
+
+
+class Softsign(Cell):
+    """``x / (1 + |x|)``."""
+
+    def construct(self, x: Any) -> Any:
+        return ops.softsign(x)
+
+
+class LogSigmoid(Cell):
+    """``log(1 / (1 + exp(-x)))``."""
+
+    def construct(self, x: Any) -> Any:
+        return ops.logsigmoid(x)
+
+
 class GELU(Cell):
     """``x * P(X <= x)`` for a standard normal X; by default its approximation with tanh.
 
@@ -116,12 +158,18 @@ def _number(name: str, alpha: Any) -> float:
 _BY_NAME: dict[str, type[Cell]] = {
     "elu": ELU,
     "gelu": GELU,
+    "hsigmoid": HSigmoid,
+    "hswish": HSwish,
     "leakyrelu": LeakyReLU,
+    "logsigmoid": LogSigmoid,
     "logsoftmax": LogSoftmax,
+    "mish": Mish,
     "relu": ReLU,
+    "relu6": ReLU6,
     "sigmoid": Sigmoid,
     "silu": SiLU,
     "softmax": Softmax,
+    "softsign": Softsign,
     "tanh": Tanh,
 }
 

@@ -22,10 +22,12 @@ from __future__ import annotations
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, ValuesView
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from minispore.autodiff.tape import pause_tapes, record_custom, refuse_containers
 from minispore.compile import compile_cell, run_cell
+from minispore.composite import JitConfig
 from minispore.context import GRAPH_MODE, get_context
 from minispore.parameter import Parameter, ParameterTuple
 from minispore.primitive import is_tracing
@@ -54,21 +56,25 @@ class Cell:
 
     Args:
         auto_prefix: whether Parameters of children are named after the path to them.
+        flags: see ``add_flags``.
     """
 
     bprop: ClassVar[Callable[..., tuple] | None] = None
 
-    def __init__(self, auto_prefix: bool = True):
+    def __init__(self, auto_prefix: bool = True, flags: dict[str, Any] | None = None):
         self._cells: dict[str, Cell] = {}
         self._params: dict[str, Parameter] = {}
         self._auto_prefix = auto_prefix
         self._prefix = ""  # what the names of this cell's parameters begin with
         self._pre_hooks: dict[HookHandle, Callable] = {}
         self._hooks: dict[HookHandle, Callable] = {}
+        self._backward_hooks: dict[HookHandle, Any] = {}
+        self._flags: dict[str, Any] = {}
         self._inputs: tuple | None = None
         self.training = False
         self.phase = "train"
         self.requires_grad = False
+        self.add_flags(**(flags or {}))
 
     # ------------------------------------------------------------------------------- running
 
@@ -84,7 +90,9 @@ class Cell:
             changed = hook(self, args)
             if changed is not None:
                 args = changed if isinstance(changed, tuple) else (changed,)
-        if self.bprop is not None:
+        if self._backward_hooks:
+            output = self._hooked(args, kwargs)
+        elif self.bprop is not None:
             output = call_with_bprop(self, args, kwargs)
         else:
             output = self.construct(*args, **kwargs)
@@ -113,6 +121,35 @@ class Cell:
     def register_forward_hook(self, hook_fn: Callable[[Cell, tuple, Any], Any]) -> HookHandle:
         """Call ``hook_fn(cell, args, output)`` after construct; its result replaces the output."""
         return _register(self._hooks, hook_fn)
+
+    def register_backward_hook(self, hook_fn: Callable[[Cell, tuple, tuple], Any]) -> HookHandle:
+        """Call ``hook_fn(cell, grad_inputs, grad_outputs)`` when gradients have passed the cell.
+
+        What it returns replaces the gradients of the inputs.  In PyNative mode only.
+        """
+        return _register(self._backward_hooks, hook_fn)
+
+    def register_backward_pre_hook(self, hook_fn: Callable[[Cell, tuple], Any]) -> HookHandle:
+        """Call ``hook_fn(cell, grad_outputs)`` before gradients pass the cell.
+
+        What it returns replaces the gradients of the outputs.  In PyNative mode only.
+        """
+
+        handle = _register(self._backward_hooks, hook_fn)
+        self._backward_hooks[handle] = _PreHook(hook_fn)
+        return handle
+
+    def _hooked(self, args: tuple, kwargs: dict) -> Any:
+        """construct between two entries of the tapes, which call the backward hooks."""
+        passing = _Passing(self, tuple(self._backward_hooks.values()))
+        args = record_custom(_Calls(passing.inputs), args, args)
+        if self.bprop is not None:
+            output = call_with_bprop(self, args, kwargs)
+        else:
+            output = self.construct(*args, **kwargs)
+        outputs = output if isinstance(output, tuple) else (output,)
+        outputs = record_custom(_Calls(passing.outputs), outputs, outputs)
+        return outputs if isinstance(output, tuple) else outputs[0]
 
     def _check_initialized(self) -> None:
         if "_cells" not in self.__dict__:
@@ -320,6 +357,39 @@ class Cell:
             cell.requires_grad = bool(requires_grad)
         return self
 
+    def add_flags(self: Self, **flags: Any) -> Self:
+        """Set attributes of this cell that ``get_flags`` lists; returns this cell."""
+        self._flags.update(flags)
+        for name, value in flags.items():
+            setattr(self, name, value)
+        return self
+
+    def add_flags_recursive(self: Self, **flags: Any) -> Self:
+        """``add_flags`` for this cell and all below it; returns this cell."""
+        for _, cell in self.cells_and_names():
+            cell.add_flags(**flags)
+        return self
+
+    def get_flags(self) -> dict[str, Any]:
+        """The flags of ``add_flags``."""
+        return self._flags
+
+    def recompute(self, **options: Any) -> None:
+        """Ask for less memory in the backward pass (MindSpore): it changes no values; ignored."""
+
+    def set_jit_config(self, jit_config: JitConfig) -> None:
+        """Settings of the compiler for this cell (MindSpore): checked, and without effect.
+
+        TypeError for what is no JitConfig.
+        """
+        if not isinstance(jit_config, JitConfig):
+            raise TypeError(f"set_jit_config takes a JitConfig, not {_described(jit_config)}")
+
+    @property
+    def cls_name(self) -> str:
+        """The name of the class."""
+        return type(self).__name__
+
     # ------------------------------------------------------------------------------ printing
 
     def extend_repr(self) -> str:
@@ -340,16 +410,15 @@ class Cell:
 class _OwnGradient:
     """A call of a Cell with a bprop, as the tape sees it."""
 
-    def __init__(self, cell: Cell):
+    def __init__(self, cell: Any):
         self.cell = cell
         self.name = f"{type(cell).__name__}.bprop"
 
     def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
-        assert self.cell.bprop is not None
         return self.cell.bprop(*inputs, out, dout)
 
 
-def call_with_bprop(cell: Cell, args: tuple, kwargs: dict) -> Any:
+def call_with_bprop(cell: Any, args: tuple, kwargs: dict) -> Any:
     """Run construct unseen by the tapes, and leave them one entry whose gradient is bprop."""
     bound = inspect.signature(cell.construct).bind(*args, **kwargs)
     bound.apply_defaults()  # bprop takes all inputs, those with a default too
@@ -358,6 +427,55 @@ def call_with_bprop(cell: Cell, args: tuple, kwargs: dict) -> Any:
     outputs = output if isinstance(output, tuple) else (output,)
     refuse_containers(type(cell).__name__, (*bound.args, *outputs))
     return record_custom(_OwnGradient(cell), bound.args, output)
+
+
+class _Passing:
+    """Gradients on their way through one call of a cell, and the hooks that see them."""
+
+    def __init__(self, cell: Cell, hooks: tuple):
+        self.cell, self.hooks = cell, hooks
+        self.grad_outputs: tuple = ()
+
+    def outputs(self, grads: tuple) -> tuple:
+        """The gradients of the outputs, as the pre hooks leave them."""
+        for hook in self.hooks:
+            if isinstance(hook, _PreHook):
+                grads = _replaced(grads, hook.function(self.cell, grads))
+        self.grad_outputs = grads
+        return grads
+
+    def inputs(self, grads: tuple) -> tuple:
+        """The gradients of the inputs, as the hooks leave them."""
+        for hook in self.hooks:
+            if not isinstance(hook, _PreHook):
+                grads = _replaced(grads, hook(self.cell, grads, self.grad_outputs))
+        return grads
+
+
+@dataclass(frozen=True)
+class _PreHook:
+    """A hook that sees the gradients of the outputs only."""
+
+    function: Callable
+
+
+class _Calls:
+    """An entry of a tape that hands on what its function makes of the gradients."""
+
+    name = "backward hook"
+
+    def __init__(self, function: Callable[[tuple], tuple]):
+        self.function = function
+
+    def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
+        return self.function(dout)
+
+
+def _replaced(grads: tuple, changed: Any) -> tuple:
+    """What a hook returned in place of gradients; None leaves them as they are."""
+    if changed is None:
+        return grads
+    return changed if isinstance(changed, tuple) else (changed,)
 
 
 def _register(hooks: dict[HookHandle, Callable], hook: Callable) -> HookHandle:

@@ -10,6 +10,7 @@ from typing import Any
 
 from minispore import ops
 from minispore.nn.cell import Cell
+from minispore.nn.checks import check_bool
 
 
 class LossBase(Cell):
@@ -58,6 +59,41 @@ class L1Loss(LossBase):
 
     def construct(self, logits: Any, labels: Any) -> Any:
         return ops.l1_loss(logits, labels, self.reduction)
+
+
+class SmoothL1Loss(LossBase):
+    """``ops.smooth_l1_loss``: a square where the difference is less than `beta`, else a line.
+
+    By default nothing is reduced.  Inputs: two Tensors of one shape.
+    """
+
+    def __init__(self, beta: float = 1.0, reduction: str = "none"):
+        super().__init__(reduction)
+        self.beta = beta
+
+    def construct(self, logits: Any, labels: Any) -> Any:
+        return ops.smooth_l1_loss(logits, labels, self.beta, self.reduction)
+
+
+class SoftmaxCrossEntropyWithLogits(LossBase):
+    """Cross entropy between logits and probabilities of classes, or classes.
+
+    Args:
+        sparse: labels are integer classes (N,), and not probabilities (N, C).
+        reduction: "none" (the default), "mean" or "sum".
+
+    Inputs: logits (N, C); labels.
+    """
+
+    def __init__(self, sparse: bool = False, reduction: str = "none"):
+        super().__init__(reduction)
+        self.sparse = check_bool("SoftmaxCrossEntropyWithLogits", "sparse", sparse)
+
+    def construct(self, logits: Any, labels: Any) -> Any:
+        if labels.dtype.is_float == self.sparse:
+            wanted = "integer classes" if self.sparse else "probabilities, which are floats"
+            raise TypeError(f"with sparse={self.sparse} labels are {wanted}, not {labels.dtype}")
+        return ops.cross_entropy(logits, labels, reduction=self.reduction)
 
 
 class CrossEntropyLoss(LossBase):

@@ -1,0 +1,49 @@
+"""Functions that see gradients on their way, and may change them.
+
+``HookBackward`` and ``InsertGradientOf`` are the identity with a gradient of its own, like a Cell
+that defines ``bprop``.  In a graph such a function must not print or write anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minispore.nn.cell import call_with_bprop
+
+
+class InsertGradientOf:
+    """The identity; the gradient g becomes ``f(g)`` (g stays as it is if that is None).
+
+    (MindSpore: ``ops.InsertGradientOf``.)
+    """
+
+    def __init__(self, f: Callable[[Any], Any]):
+        if not callable(f):
+            raise TypeError(f"{type(self).__name__} takes a function, not {type(f).__name__}")
+        self.f = f
+
+    def construct(self, x: Any) -> Any:
+        return x
+
+    def bprop(self, x: Any, out: Any, dout: Any) -> tuple:
+        changed = self.f(dout)
+        return (dout if changed is None else changed,)
+
+    def __call__(self, x: Any) -> Any:
+        return call_with_bprop(self, (x,), {})
+
+
+class HookBackward(InsertGradientOf):
+    """The identity of one Tensor; ``hook_fn((g,))`` is called with its gradient g.
+
+    It may return another gradient, or None.  `cell_id` changes nothing.
+    (MindSpore: ``ops.HookBackward``, in PyNative mode only.)
+    """
+
+    def __init__(self, hook_fn: Callable[[tuple], Any], cell_id: str = ""):
+        super().__init__(hook_fn)
+
+    def bprop(self, x: Any, out: Any, dout: Any) -> tuple:
+        changed = self.f((dout,))
+        return (dout if changed is None else changed,)
