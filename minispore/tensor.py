@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
 
@@ -123,6 +123,16 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
     def _write(self, value: Tensor) -> None:
         """Give this cell the value of another Tensor of the same dtype and shape."""
         current_handler().write(self, value)
+
+    def register_hook(self, hook_fn: Callable[[Any], Any]) -> None:
+        """Call ``hook_fn(g)`` with the gradient g of what is made of this Tensor from here on.
+
+        It may return another gradient, or None.  In a graph it must not print or write anything.
+
+        Raises:
+            RuntimeError: nothing is differentiated now, so that it would never be called.
+        """
+        hook_registrar[0](self, hook_fn)
 
     def _array(self, wanted: str) -> np.ndarray:
         """The ndarray; RuntimeError inside a graph, where there is none yet."""
@@ -332,6 +342,9 @@ def from_numpy(array: np.ndarray) -> Tensor:
 def from_dlpack(source: Any) -> Tensor:
     """The same as ``Tensor.from_dlpack``."""
     return Tensor.from_dlpack(source)
+
+
+hook_registrar: list[Callable[[Tensor, Callable], None]] = []  # one, set by nn/hooks.py
 
 
 # --------------------------------------------------------------------------- eager handler

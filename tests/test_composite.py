@@ -163,6 +163,28 @@ def test_a_function_on_the_way_of_a_gradient():
         ops.HookBackward(3)
 
 
+def test_hooks_of_tensors():
+    def program(x, y):
+        z = x * y
+        z.register_hook(tripled)
+        if (x > 0).all():
+            y.sum().register_hook(lambda g: None)
+            z.register_hook(hook_fn=lambda g: g + 1)
+        return z * y
+
+    for x in (X, -X):
+        expected = ms.grad(
+            lambda x, y, more=x[0] > 0: ops.InsertGradientOf(
+                lambda g: tripled(g + 1 if more else g)
+            )(x * y) * y,
+            (0, 1),
+        )(x, Y)  # fmt: skip
+        for run in (ms.grad(program, (0, 1)), ms.jit(ms.grad(program, (0, 1)))):
+            assert_same(run(x, Y), expected)
+    with pytest.raises(RuntimeError, match="while nothing is differentiated"):
+        X.register_hook(tripled)
+
+
 def test_backward_hooks_of_a_cell():
     seen = []
 

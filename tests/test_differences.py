@@ -730,6 +730,12 @@ def _():
         raises(RuntimeError, "they must be equal", call, floats(1, 2))
 
 
+@row("`register_hook` of a Tensor while nothing is differentiated")
+def _():
+    with pytest.raises(RuntimeError, match="inside the function that grad differentiates"):
+        floats(2).register_hook(lambda g: g)
+
+
 @row("Backward hooks of a Cell (`register_backward_hook`) in a compiled function")
 def _():
     cell = nn.ReLU()

@@ -117,11 +117,6 @@ def _call_descriptor(ev: Evaluator, function: Any, args: list[Any], kwargs: dict
     return call(ev, function.__get__(args[0]), args[1:], kwargs)
 
 
-def _is_native(module: str) -> bool:
-    """True for a module whose functions only call ops: they run as they are."""
-    return is_trusted(module) and not module.startswith(_EVALUATED)
-
-
 def _is_hashable(function: Any) -> bool:
     return getattr(type(function), "__hash__", None) is not None
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from minispore.frontend.builtins import BUILTINS
 from minispore.nn.cell import call_with_bprop
+from minispore.tensor import Tensor, hook_registrar, tapes
 
 
 class InsertGradientOf:
@@ -47,3 +49,25 @@ class HookBackward(InsertGradientOf):
     def bprop(self, x: Any, out: Any, dout: Any) -> tuple:
         changed = self.f((dout,))
         return (dout if changed is None else changed,)
+
+
+def _register(tensor: Tensor, hook_fn: Callable[[Any], Any]) -> None:
+    """``Tensor.register_hook`` in PyNative mode: the Tensor becomes what InsertGradientOf gives."""
+    if not tapes.active:
+        raise RuntimeError(
+            "register_hook is called while nothing is differentiated: call it inside the function "
+            "that grad differentiates"
+        )
+    tensor._key = InsertGradientOf(hook_fn)(tensor)._key
+
+
+def _register_in_graph(ev: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+    """The same while a graph is built."""
+    tensor, hook_fn = (*args, *kwargs.values())
+    hooked = ev.call(InsertGradientOf(hook_fn), [tensor], {})
+    ev.touch_tensor(tensor)
+    tensor._node = hooked._node
+
+
+hook_registrar[:] = [_register]
+BUILTINS[Tensor.register_hook] = _register_in_graph
