@@ -10,8 +10,10 @@ graph_function.py.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import types
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -39,7 +41,7 @@ from minispore.passes import Fire, optimize
 from minispore.primitive import handled_by
 from minispore.random import drawn_again_if_it_fails
 from minispore.symbolic import NeedConstant, Scalar, wrap
-from minispore.tensor import Tensor, is_tensor
+from minispore.tensor import Tensor, is_tensor, tapes
 from minispore.tree import Constant, Container, Picked, Structure, flatten, unflatten
 
 # ------------------------------------------------------------------------------- one graph
@@ -75,6 +77,13 @@ class Compiled:
     function: GraphFunction
     lock: threading.RLock = field(default_factory=threading.RLock)
 
+    @functools.cached_property
+    def taken(self) -> frozenset[int]:
+        """The places of outputs that are written to one Tensor and given to no one else."""
+        plain = [p for n, p in self.writes if p < 0 and not self.targets[n].name]
+        uses = Counter([*self.places, *(p for _, p in self.writes)])
+        return frozenset(p for p in plain if uses[p] == 1)
+
     @property
     def stages(self) -> dict[str, FuncGraph]:
         """The graphs on the way, by the name of their stage."""
@@ -100,6 +109,9 @@ class Compiled:
                     self.targets[number].write(inputs, Tensor._wrap(value.copy()))
                 raise
             for number, place in self.writes:
+                if place in self.taken and not tapes.active:
+                    inputs[self.targets[number].cell]._take(outs[~place])
+                    continue
                 self.targets[number].write(inputs, inputs[place] if place >= 0 else outs[~place])
         return unflatten(self.structure, [inputs[p] if p >= 0 else outs[~p] for p in self.places])
 

@@ -134,6 +134,10 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
         """
         hook_registrar[0](self, hook_fn)
 
+    def _take(self, value: Tensor) -> None:
+        """Take over the memory of a Tensor that no one else has; no tape may be active."""
+        self._data, self._key = value._data, value._key
+
     def _array(self, wanted: str) -> np.ndarray:
         """The ndarray; RuntimeError inside a graph, where there is none yet."""
         if self._node is not None:
