@@ -24,7 +24,9 @@ from minispore.autodiff.nodes import Place, Places, differentiable, items_of, pl
 from minispore.autodiff.tape import innermost
 from minispore.autodiff.transform import J
 from minispore.engine import Executable, compile_plan
+from minispore.ir.interp import debugging
 from minispore.ir.node import CNode, FuncGraph, Node, ParameterNode, copied_parameters, make_tuple
+from minispore.ir.verify import verify
 from minispore.passes import optimize
 from minispore.primitive import bprop_getters
 from minispore.tensor import Tensor, tapes
@@ -34,6 +36,8 @@ class GraphFunction:
     """A closed graph without Grad nodes, as a function from a list of values to a tuple."""
 
     def __init__(self, graph: FuncGraph):
+        if debugging():
+            verify(graph, "grad")
         self.graph = graph
         self.name = graph.name
         self.n_outputs = len(items_of(graph.output))

@@ -31,10 +31,12 @@ from minispore.frontend.errors import UnsupportedError, deep_stack, locate
 from minispore.frontend.evaluate import Evaluator
 from minispore.frontend.exits import is_symbolic, refuse_choice
 from minispore.frontend.guards import Guard
-from minispore.frontend.heap import Choice, Lazy
+from minispore.frontend.heap import Lazy
 from minispore.frontend.lower import Lowering
 from minispore.graph_function import GraphFunction
+from minispore.ir.interp import debugging
 from minispore.ir.node import FuncGraph, Node, ParameterNode, ValueNode
+from minispore.ir.verify import verify
 from minispore.ops.structural import written_before
 from minispore.parameter import Parameter
 from minispore.passes import Fire, optimize
@@ -42,7 +44,7 @@ from minispore.primitive import handled_by
 from minispore.random import drawn_again_if_it_fails
 from minispore.symbolic import NeedConstant, Scalar, wrap
 from minispore.tensor import Tensor, is_tensor, tapes
-from minispore.tree import Constant, Container, Picked, Structure, flatten, unflatten
+from minispore.tree import Constant, Container, Structure, flatten, unflatten
 
 # ------------------------------------------------------------------------------- one graph
 
@@ -155,6 +157,8 @@ def _compile(ev: Evaluator, function: Callable, args: tuple, kwargs: dict) -> Co
             locate(error, [ev.returned] if ev.returned else [])
             raise
     graph = Lowering(ev.home, ev.names).graph(ev.root, outputs)
+    if debugging():
+        verify(graph, "evaluate")
     if graph.has_grad():  # then it depends on registered rules
         ev.outside.gradient_rules()
     guard, source = ev.outside.guard(n_args)
@@ -218,26 +222,12 @@ def _needs_constant(ev: Evaluator, error: NeedConstant) -> TypeError:
     return out
 
 
-def _with_picks(value: Any) -> Any:
-    """A result in which each Choice is a Picked."""
-    if isinstance(value, Choice):
-        first, second = map(_with_picks, value.options)
-        return Picked(Scalar(value.condition), first, second)
-    if isinstance(value, tuple):
-        return tuple.__new__(type(value), map(_with_picks, value))
-    if type(value) is list:
-        value[:] = map(_with_picks, value)
-    elif type(value) is dict:
-        value.update({k: _with_picks(v) for k, v in value.items()})
-    return value
-
-
 class Result:
     """What a function returned and wrote, as outputs of its graph; see Compiled."""
 
     def __init__(self, ev: Evaluator, value: Any):
         self.ev = ev
-        value = _with_picks(ev.readable(value, "the result"))
+        value = ev.readable(value, "the result")
         ev.homed(None)
         self.values: list[Any] = []  # outputs: Tensors, Scalars, and new values of Tensors
         leaves, self.structure = flatten(value, lambda v: isinstance(v, (Tensor, Scalar)))

@@ -96,11 +96,11 @@ class Text:
 Text.__name__ = "str"  # in Python's own errors
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Picked:
-    """One of two values: `condition`, known only at run time, says which."""
+    """One of two values: `which`, a bool known only at run time, says whether it is the first."""
 
-    condition: Any
+    which: Any
     if_true: Any
     if_false: Any
 
@@ -130,14 +130,21 @@ def constant_key(value: Any) -> Hashable:
     return kind, id(value)
 
 
-def flatten(value: Any, is_leaf: Callable[[Any], bool]) -> tuple[list[Any], Structure]:
-    """The leaves of a tree in order, and its structure; what is no leaf is a Constant."""
+def flatten(
+    value: Any, is_leaf: Callable[[Any], bool], whole: tuple[type, ...] = ()
+) -> tuple[list[Any], Structure]:
+    """The leaves of a tree in order, and its structure; what is no leaf is a Constant.
+
+    Objects of the types `whole` are Constants too, told apart by their identity.
+    """
     leaves: list[Any] = []
 
     def walk(v: Any) -> Structure:
         if is_leaf(v):
             leaves.append(v)
             return Leaf(len(leaves) - 1)
+        if isinstance(v, whole):
+            return Constant(v, (type(v), id(v)))
         if type(v) in (list, tuple) or (isinstance(v, tuple) and hasattr(v, "_fields")):
             return Container(type(v), tuple(walk(item) for item in v))
         if isinstance(v, Text):
@@ -145,7 +152,7 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool]) -> tuple[list[Any], Stru
         if isinstance(v, Formatted):
             return Container(Formatted, (walk(v.value), constant(v.conversion), walk(v.spec)))
         if isinstance(v, Picked):
-            return Container(Picked, tuple(map(walk, (v.condition, v.if_true, v.if_false))))
+            return Container(type(v), tuple(map(walk, (v.which, v.if_true, v.if_false))))
         if isinstance(v, Method):
             parts = (constant(v.name), walk(v.text), walk(v.args), walk(v.kwargs))
             return Container(Method, parts)
@@ -158,18 +165,22 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool]) -> tuple[list[Any], Stru
 
 
 def unflatten(structure: Structure, leaves: Sequence[Any], known: bool = True) -> Any:
-    """The tree of a structure, with `leaves` in their places; a Text stays one unless `known`."""
+    """The tree of a structure, with `leaves` in their places.
+
+    A Text or Picked stays one unless the leaves are `known`.
+    """
     if isinstance(structure, Leaf):
         return leaves[structure.index]
     if isinstance(structure, Constant):
         return structure.value
     items = [unflatten(item, leaves, known) for item in structure.items]
-    if structure.kind is dict:
+    kind: Any = structure.kind
+    if kind is dict:
         return dict(zip((k.value for k in structure.keys), items, strict=True))
-    if structure.kind is Picked:
-        return items[1] if items[0] else items[2]
-    if structure.kind is Text:
+    if issubclass(kind, Picked):
+        return kind(*items) if not known else items[1] if items[0] else items[2]
+    if kind is Text:
         return "".join(map(str, items)) if known else Text(tuple(items))
-    if structure.kind in (Formatted, Method) or hasattr(structure.kind, "_fields"):
-        return structure.kind(*items)
-    return structure.kind(items)
+    if kind in (Formatted, Method) or hasattr(kind, "_fields"):
+        return kind(*items)
+    return kind(items)

@@ -17,7 +17,8 @@ from helpers import assert_same
 import minispore as ms
 from minispore.compile import JitFunction
 from minispore.ir.interp import interpret
-from minispore.ir.verify import verify
+from minispore.ir.node import FuncGraph
+from minispore.program import Compiled
 from minispore.tree import flatten, unflatten
 
 
@@ -102,7 +103,8 @@ def agree(
         assert jitted.compile_count == 1
         reset()
         if stages:
-            _check_stages(jitted, args, expected, factor)
+            compiled, inputs = jitted.find(args, {})
+            check_stages(compiled, [t.asnumpy().copy() for t in inputs], expected, factor)
     return expected.result
 
 
@@ -118,26 +120,30 @@ def points_at(error: BaseException, file: str) -> bool:
     return f'File "{file}"' in notes and "^" in notes
 
 
-def _check_stages(jitted: JitFunction, args: tuple, expected: Outcome, factor: float) -> None:
-    compiled, inputs = jitted.find(args, {})
-    arrays = [t.asnumpy().copy() for t in inputs]
+def check_stages(
+    compiled: Compiled, arrays: Sequence[np.ndarray], expected: Outcome, factor: float
+) -> None:
+    """Interpret the graph of each stage: all give the same outputs, and the expected result."""
+    outputs: list[tuple] = []
+
+    def run(graph: FuncGraph) -> Any:
+        values = interpret(graph, list(arrays))
+        outputs.append(tuple(v for v in values if v is not None))  # without the Token
+        after = list(arrays)
+        for number, place in compiled.writes:
+            if not compiled.targets[number].name:
+                after[compiled.targets[number].cell] = values[~place]
+        values = [after[p] if p >= 0 else values[~p] for p in compiled.places]
+        leaves = [ms.Tensor(v) if isinstance(v, np.ndarray) else v for v in values]
+        return unflatten(compiled.structure, leaves)
+
     for name, graph in compiled.stages.items():
-        verify(graph)
-
-        def run(graph: Any = graph) -> Any:
-            values = interpret(graph, list(arrays))
-            after = list(arrays)
-            for number, place in compiled.writes:
-                if not compiled.targets[number].name:
-                    after[compiled.targets[number].cell] = values[~place]
-            values = [after[p] if p >= 0 else values[~p] for p in compiled.places]
-            leaves = [ms.Tensor(v) if isinstance(v, np.ndarray) else v for v in values]
-            return unflatten(compiled.structure, leaves)
-
-        outcome = Outcome(run, ())
+        outcome = Outcome(lambda graph=graph: run(graph), ())
         outcome.state = expected.state
         try:
             outcome.assert_like(expected, factor)
+            if outputs:
+                assert_same(outputs[-1], outputs[0], factor)
         except AssertionError as error:
             raise AssertionError(f"stage {name}: {error}") from error
 

@@ -631,6 +631,76 @@ def carry_that_is_none_at_first(x):
 
 
 @PROGRAMS.on(*SIZES)
+def carry_of_a_tensor_or_none(x):
+    last, best = None, None
+    while x < 200:
+        last = x if x > 2 else None
+        best = last if x > 20 else best
+        x = x * 2
+    return x, last, best
+
+
+@PROGRAMS.on(*SIZES)
+def carry_of_a_tuple_that_holds_a_list(x):
+    items = [x]
+    pair = (items, 0)
+    while x < 50:
+        pair[0][0] = x + 1
+        pair = (items, pair[1] + 1)
+        x = x * 2
+    pair[0][0] = pair[0][0] * 3
+    return items, pair[1]
+
+
+@PROGRAMS.on(*SIZES)
+def tensor_made_from_a_constant_in_a_loop(x):
+    for row in ops.stack([x, x * 2]):
+        row = Tensor(0.5)
+        if x > 5:
+            continue
+        return row
+    return x
+
+
+@PROGRAMS.on(*SIZES, -1.0)
+def returned_by_a_loop_is_what_tensors_choose(x):
+    best = None
+    while x > 0:
+        if x > 5:
+            best = x
+        if x > 30:
+            return "far" if x > 80 else "near", best, None if x > 90 else 1
+        x = x * 2
+    return "none", x, 2
+
+
+@PROGRAMS.on(*SIZES, -1.0, -9.0, 0.5)
+def lists_and_dicts_made_by_returns(x):
+    if x > 0:
+        if x == 1:
+            return [x, {"a": 1}], (1, [2])
+        x = x + 3
+    elif x < -5:
+        return [x, {"a": 5}], (1, [3])
+    for v in (x, x + 1):
+        if v > 50:
+            return [v, {"a": 2}], (2, [4])
+    while x < 20:
+        if x > 12:
+            return [x, {"a": 3}], (3, [5])
+        x = x * 2
+        if x < 0:
+            break
+    return [x, {"a": 4}], (4, [6])
+
+
+@PROGRAMS.on(*SIZES, -1.0)
+def constant_index_in_a_loop_that_returns(x):
+    while x > 0:
+        return ops.ones(3)[Tensor([1])] * x
+
+
+@PROGRAMS.on(*SIZES)
 def names_that_no_iteration_reads_before_it_sets_them(x):
     parts, kind, s = [], "none", None
     while x < 50:
@@ -1025,6 +1095,68 @@ def object_made_in_a_loop_and_read_after_it(x):
         s = Square(x)
         x = x + s.volume()
     return s.side
+
+
+def looped(value, x):
+    while x > 0:
+        if x > 30:
+            return value
+        x = x * 2
+    raise ValueError("no")
+
+
+@REFUSALS.on(TypeError, "which list it is", 1.0)
+def list_that_a_closure_means_too(x):
+    items = None
+
+    def made(x):
+        nonlocal items
+        items = [x]
+        if x > 0:
+            if x > 5:
+                return items
+            x = x + 1
+        else:
+            if x < -5:
+                return items
+        return [x]
+
+    made(x)[0] = x * 3
+    return items
+
+
+@REFUSALS.on(TypeError, "returns a list that other names mean too", 1.0)
+def list_returned_by_a_loop(x):
+    items = [x]
+    looped(items, x)[0] = x * 5
+    return items
+
+
+@REFUSALS.on(TypeError, "this Tensor is carried round a loop", 1.0)
+def tensor_returned_by_a_loop_and_written(x):
+    y = x * 2
+    looped(y, x).add_(1.0)
+    return y
+
+
+@REFUSALS.on(TypeError, "may be another one, .* written in place since", 1.0)
+def tensor_written_after_a_loop_has_returned_it(x):
+    y = x * 2
+    z = looped(y, x)
+    y.add_(1.0)
+    return z
+
+
+@REFUSALS.on(TypeError, r"what a loop .* returns \(Square\) depends on how often", 1.0)
+def object_made_and_returned_by_a_loop(x):
+    def square(x):
+        while x > 0:
+            if x > 30:
+                return Square(x)
+            x = x * 2
+        raise ValueError("no")
+
+    return square(x).side
 
 
 @REFUSALS.on(TypeError, "the number of items of a list", 1.0)

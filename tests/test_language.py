@@ -755,6 +755,26 @@ def operators_of_a_class(x):
     return total.v, added.v, n.v, scaled is n, n(3), (-n).v, 1 + n, n[3], [*n], Number(x) > n
 
 
+class Reflecting:
+    def __init__(self, v):
+        self.v = v
+
+    def __iter__(self):
+        return iter([1, 2])
+
+    def __radd__(self, other):
+        return "sum", other, self.v
+
+    __rmul__ = __radd__
+
+
+@PROGRAMS.on(*SIGNS)
+def operators_of_a_class_beside_sequences(x):
+    items, r = [x], Reflecting(x)
+    items += r
+    return items, [1] + r, (1,) * r, "a" + r
+
+
 @PROGRAMS.on(*SIGNS)
 def truth_and_equality_of_objects(x):
     n = Number(x)

@@ -1,5 +1,9 @@
 """Every rule of the verifier, kept once and broken on purpose once."""
 
+import re
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from graphs import (
@@ -14,6 +18,8 @@ from graphs import (
     tensor,
 )
 
+import minispore as ms
+from minispore import graph_function, program
 from minispore.abstract import STACK, TOKEN, AbstractTuple
 from minispore.dtype import bool_, float32, int32
 from minispore.ir.node import (
@@ -30,6 +36,7 @@ from minispore.ir.node import (
     tuple_item,
 )
 from minispore.ir.verify import STAGES, IRError, verify
+from minispore.passes import pipeline
 from minispore.symbolic import constant_node
 
 EMPTY = ValueNode(None, STACK)
@@ -94,6 +101,12 @@ def test_typed():
     broken("typed", FuncGraph("f", [x], node), "the node's type is float, and must be int")
     node.abstract = None
     broken("typed", FuncGraph("f", [x], node), "the node has no type")
+
+
+def test_typed_by_the_number_of_operands():
+    (x,) = parameters(tensor(2))
+    add = apply_node("Add", x, x).callee
+    broken("typed", FuncGraph("f", [x], CNode(add, [x], x.abstract)), "Add takes 2 operands")
 
 
 def test_typed_when_infer_fails():
@@ -251,6 +264,34 @@ def test_stage():
     call = CNode(Grad(identity(FLOAT), (0,), 1), [x], AbstractTuple((FLOAT, FLOAT)))
     broken("stage", FuncGraph("f", [x], call), "a Grad must not be", "grad")
     broken("stage", FuncGraph("f", [x], CNode(print, [x], FLOAT)), "a builtin_function")
+
+
+def test_every_rule_is_broken_here():
+    rules = re.findall(r"^    (\w+)  ", sys.modules[IRError.__module__].__doc__, re.MULTILINE)
+    text = Path(__file__).read_text(encoding="utf-8")
+    assert len(rules) == 8 and set(rules) == set(re.findall(r'broken\(\s*"(\w+)"', text))
+
+
+# ------------------------------------------------------------------------------------ when
+
+
+@pytest.mark.parametrize("debug", ["1", "0"])
+def test_every_stage_is_verified_by_request(monkeypatch, debug):
+    """With MINISPORE_DEBUG=1: what the front end, J and each pass made, and what tapes run."""
+    seen: list[FuncGraph] = []
+    for module in (program, graph_function, pipeline):
+        monkeypatch.setattr(module, "verify", lambda graph, stage="any": seen.append(graph))
+    monkeypatch.setenv("MINISPORE_DEBUG", debug)
+
+    def cubed(x):
+        return x**3 if x > 0 else x
+
+    jitted, traced = ms.jit(ms.grad(cubed)), ms.jit(cubed)
+    jitted(ms.Tensor(2.0)), ms.grad(traced)(ms.Tensor(2.0))
+    (pair,) = traced.last.function._pairs.values()
+    stages = [*jitted.stages.values(), pair.forward.graph, pair.backward.graph]
+    assert len(stages) > 5
+    assert all(any(graph is s for s in seen) is (debug == "1") for graph in stages)
 
 
 # ---------------------------------------------------------------------------------- messages

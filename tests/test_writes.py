@@ -152,6 +152,21 @@ def stores_a_parameter(net, x):
     return net.q * 1
 
 
+def stores_a_parameter_and_writes_it_by_assignment(net, x):
+    before = net.h
+    net.h = net.q
+    net.h = before
+    return net.q * 1
+
+
+def writes_and_reads_itself_in_a_loop(net, x):
+    net.h = x
+    for _ in range(int(x.sum())):
+        net.h = net.h
+    x.add_(1.0)
+    return net.h * 2
+
+
 def replaces_a_parameter(net, x):
     net.p = net.q
     net.p += x
@@ -232,6 +247,7 @@ def reads_old_values_later(net, x):
         assigns, adds, writes_items, sets_data, sets_attributes, optimizes, writes_arguments,
         writes_in_containers, swaps, writes_one_tensor_by_two_names, shares_what_it_writes,
         stores_its_argument, stores_a_parameter, replaces_a_parameter, writes_in_an_arm,
+        stores_a_parameter_and_writes_it_by_assignment, writes_and_reads_itself_in_a_loop,
         writes_in_one_arm, writes_in_a_loop, writes_in_a_long_loop, writes_in_a_loop_that_is_left,
         prints_between, returns_what_it_wrote, reads_old_values_later,
     ],
@@ -251,6 +267,20 @@ def test_what_is_written_and_returned_is_one_object():
     assert net.h is net.q
     ms.jit(lambda x: replaces_a_parameter(net, x))(x)
     assert net.p is net.q
+
+
+def test_an_attribute_that_is_a_parameter_is_written_by_cells_only():
+    """Any other object forgets the Parameter."""
+    for compiled in (False, True):
+        holder = types.SimpleNamespace(p=Parameter(vector(), name="p"))
+        p, x = holder.p, vector(7, 7, 7)
+
+        def f(x, holder=holder):
+            holder.p = x
+
+        (ms.jit(f) if compiled else f)(x)
+        assert holder.p is x
+        assert_same(p, vector())
 
 
 def test_what_is_written_shares_no_memory():
@@ -594,6 +624,25 @@ def writes_what_a_loop_stored_in_a_list(net, x):
     return items[1] * 1
 
 
+def stores_its_argument_or_not(net, x):
+    if x.sum() > 0:
+        net.h = x
+    return x * 1
+
+
+def stores_one_new_tensor_twice_or_not(net, x):
+    if x.sum() > 0:
+        net.h = net.k = x * 2
+    return x * 1
+
+
+def stores_again_or_not_what_another_attribute_means(net, x):
+    net.k.add_(1)
+    if x.sum() > 0:
+        net.h = x * 2
+    return x * 1
+
+
 def writes_what_an_inner_arm_chose(net, x):
     u = x * 1
     if x.sum() > 0:
@@ -616,6 +665,9 @@ def writes_what_an_inner_arm_chose(net, x):
         (reads_after_it_writes_in_a_loop, "may be another one"),
         (writes_what_a_loop_stored_in_a_list, "may be another one"),
         (writes_what_an_inner_arm_chose, "is one of two"),
+        (stores_its_argument_or_not, "whether the attribute 'h' is a Tensor that another name"),
+        (stores_one_new_tensor_twice_or_not, "whether the attribute"),
+        (stores_again_or_not_what_another_attribute_means, "whether the attribute 'h'"),
         (reads_a_loop_s_tensor_after_its_source_is_written, "may be another one"),
         (returns_one_of_two_from_a_function, "may be another one"),
         (differentiates_by_one_of_two, "which grad differentiates by"),
@@ -625,9 +677,25 @@ def writes_what_an_inner_arm_chose(net, x):
 def test_writes_that_might_be_seen_by_another_name_are_refused(body, match):
     """Where a Tensor decides which of two Tensors a name means, a graph has no common memory."""
     net = State()
+    net.k = net.h
     with pytest.raises(TypeError, match=match) as caught:
         ms.jit(lambda x: body(net, x))(vector())
     assert __file__ in "".join(caught.value.__notes__)
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "match"),
+    [
+        (print, RuntimeError, "which Parameter is printed depends on a Tensor"),
+        (lambda p: p.name, AttributeError, "which Parameter's 'name' this is depends on a Tensor"),
+        (lambda p: isinstance(p, Parameter), TypeError, "whether this is a Parameter depends"),
+        (lambda p: type(p) is Tensor, TypeError, "whether this is a Parameter depends"),
+    ],
+)
+def test_what_tells_a_chosen_parameter_from_others_is_refused(ask, error, match):
+    net = State()
+    with pytest.raises(error, match=match):
+        ms.jit(lambda x: ask(net.p if x.sum() > 0 else x))(vector())
 
 
 # --------------------------------------------------------------- failures while the graph runs

@@ -70,7 +70,13 @@ def get_attribute(ev: Evaluator, obj: Any, name: str) -> Any:
 
 
 def _of_tensor(ev: Evaluator, obj: Tensor, name: str) -> Any:
-    value = getattr(obj, name)
+    try:
+        value = getattr(obj, name)
+    except AttributeError:
+        if isinstance(obj, Parameter) and hasattr(Parameter, name):
+            why = f"which Parameter's '{name}' this is depends on a Tensor"
+            raise AttributeError(why) from None
+        raise
     if isinstance(obj, Parameter) and ev.outside.number(obj) is not None:
         for own in (name, f"_{name}"):  # past the property, which takes time
             if has_own(obj, own):
@@ -217,12 +223,14 @@ def _set_on_tensor(obj: Tensor, name: str, value: Any) -> None:
 
 def _set_on_old(ev: Evaluator, obj: Any, name: str, value: Any) -> None:
     """Write an attribute of an object that is older than the call: a Tensor only."""
+    key = ("attribute", id(obj), name)
     real = getattr(obj, "__dict__", {}).get(name, UNSET)
-    if isinstance(real, Parameter):
+    if isinstance(ev.world.slots.get(key, real), Parameter):
         current = get_attribute(ev, obj, name)
         if value is current:  # ``self.p += 1`` wrote it
             return
-        if isinstance(value, Tensor) and not isinstance(value, Parameter):
+        is_cell = hasattr(type(obj), "construct")  # which keeps its Parameters
+        if is_cell and isinstance(value, Tensor) and not isinstance(value, Parameter):
             current.set_data(value)
             return
     if isinstance(obj, (type, types.ModuleType)) or not isinstance(value, Tensor) or (
@@ -234,8 +242,7 @@ def _set_on_old(ev: Evaluator, obj: Any, name: str, value: Any) -> None:
             f"write only a Tensor or Parameter to it, not {type(value).__name__}: "
             "make it a Parameter, or return the value"
         )
-    key = ("attribute", id(obj), name)
-    if key not in ev.world.base and ev.is_conditional():
+    if key not in ev.world.base and key not in ev.world.slots and ev.is_conditional():
         ev.world.base[key] = UNSET if real is UNSET else get_attribute(ev, obj, name)
     ev.alive.append(obj)
     ev.outside.source(obj)

@@ -328,12 +328,18 @@ def _isinstance(ev: Evaluator, value: Any, kind: Any) -> Any:
     if isinstance(value, Choice):
         return for_each(ev, value, lambda o: _isinstance(ev, o, kind))
     exits.refuse_choice(value, "the argument of isinstance")
+    _refuse_perhaps(ev, value, "isinstance")
     if isinstance(value, Scalar):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         return any(issubclass(value.kind, k) for k in kinds)
     if isinstance(value, (Text, Raised)):
         return _issubclass(ev, str if isinstance(value, Text) else value.kind, kind)
     return isinstance(value, types.FunctionType if kind is Closure else kind)
+
+
+def _refuse_perhaps(ev: Evaluator, value: Any, name: str) -> None:
+    if id(value) in ev.perhaps_parameters:
+        raise TypeError(f"{name}: whether this is a Parameter depends on a Tensor: copy it first")
 
 
 @_builtin(issubclass)
@@ -344,6 +350,7 @@ def _issubclass(ev: Evaluator, kind: Any, base: Any) -> Any:
 @_builtin(type)
 def _type(ev: Evaluator, value: Any) -> Any:
     exits.refuse_choice(value, "the argument of type")
+    _refuse_perhaps(ev, value, "type")
     if isinstance(value, Scalar):
         return value.kind
     if isinstance(value, (Text, Raised)):

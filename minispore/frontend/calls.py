@@ -151,8 +151,9 @@ def native(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]
         return _host(ev, function, args, kwargs)
     if is_trusted(module):
         out = function(*args, **kwargs)
-        is_value = isinstance(out, (Tensor, type, types.FunctionType, str, int, float, type(None)))
-        return out if is_value else _new(ev, out)
+        is_value = isinstance(out, (type, types.FunctionType, str, int, float, type(None)))
+        is_old = isinstance(out, Tensor) and ev.outside.number(out) is not None
+        return out if is_value or is_old else _new(ev, out)
     name = getattr(function, "__qualname__", repr(function))
     if module.split(".")[0] not in _PURE or module.startswith("numpy.random"):
         raise UnsupportedError(

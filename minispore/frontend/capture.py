@@ -79,6 +79,7 @@ class Outside:
         self.shadows: list[Tensor] = []
         self.params: list[ParameterNode] = []
         self._paths: list[tuple[str, bool]] = []  # of each Tensor: its code, whether it is fresh
+        self.shared: set[int] = set()  # the numbers of Tensors that are reached by several paths
         self._by_id: dict[int, int] = {}  # id of a real Tensor, or of its shadow -> its number
         self._sources: dict[int, Source] = {}  # id of an object
         self._memo: dict[str, Any] = {}  # code -> what the program sees
@@ -324,6 +325,7 @@ class Outside:
         number = self._by_id.get(id(real))
         require = self.guards.require
         if number is not None:
+            self.shared.add(number)
             require(f"{var} is {self._paths[number][0]}", f"{text} is the same Tensor", fresh)
             return self.shadows[number]
         if isinstance(real, Parameter) and not fresh:

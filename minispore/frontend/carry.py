@@ -93,7 +93,7 @@ class Carry:
             return unflatten(c.structure, leaves, known=False)
         *firsts, value = c.options
         for i in reversed(range(len(firsts))):
-            value = Choice(scalar_op("ScalarEqual", leaves[0], i).node, (firsts[i], value))
+            value = Choice(scalar_op("ScalarEqual", leaves[0], i), firsts[i], value)
         return value
 
     def enter(self, region: Region) -> None:
@@ -230,19 +230,22 @@ class Carry:
         found = {m: a for v in values for m, (a, _) in chain_of(v).items()}
         options = sorted(found.values(), key=lambda a: a is not None)  # so that `is None` decides
         for value in options:
-            home = self.ev.births.get(id(value))
-            new = home is not None and self.region.encloses(home)
-            if new or not (value is None or type(value) is str or _is_function(value)):
+            known = value is None or type(value) is str or _is_function(value)
+            if not known or self.is_new(value):
                 return None
         return options
 
+    def is_new(self, value: Any) -> bool:
+        """True for an object made in the region."""
+        home = self.ev.births.get(id(value))
+        return home is not None and self.region.encloses(home)
+
     def add_olds(self, c: Carried, leaves: list[Any]) -> bool:
         """Note the older Tensors that a slot is left with; True if some are new."""
-        births, grew = self.ev.births, False
+        grew = False
         for olds, leaf in zip(c.olds, leaves, strict=True):
             for t in self.ev.may_be(leaf) if isinstance(leaf, Tensor) else ():
-                is_older = id(t) not in births or not self.region.encloses(births[id(t)])
-                if is_older and all(t is not old for old in olds):
+                if not self.is_new(t) and all(t is not old for old in olds):
                     olds.append(t)
                     grew = True
         return grew
@@ -271,6 +274,97 @@ class Carry:
         return self.add_olds(c, leaves)
 
 
+class Returned:
+    """What such code returns: of what type, and which older Tensors it may be.
+
+    `who` returns it, in errors.
+    """
+
+    def __init__(self, carry: Carry, who: str):
+        self.carry, self.who = carry, who
+        self.slot: Carried | None = None
+
+    @property
+    def abstracts(self) -> list[Abstract]:
+        """The types of the leaves; none as long as nothing is known."""
+        return self.slot.abstracts if self.slot else []
+
+    def note(self, value: Any, given: Any = ()) -> bool:
+        """Learn from what was returned, and what was given; True if that is new."""
+        self.refuse_shared(value, given)
+        known, carry = self.slot, self.carry
+        options = carry.options([value, *((known and known.options) or ())])
+        if options is not None and len(options) > 1:
+            self.slot = _result(Leaf(0), [AbstractScalar(int)], options)
+            return known is None or len(options) != len(known.options or ())
+        leaves, structure = flatten(value, is_leaf)
+        self.check(structure)
+        types = list(map(abstract_of, leaves))
+        if known is None or (structure, types) != (known.structure, known.abstracts):
+            self.slot = _result(structure, types)
+        assert self.slot is not None
+        return carry.add_olds(self.slot, leaves) or self.slot is not known
+
+    def leaves(self, value: Any) -> list[Any]:
+        """The leaves of what is returned."""
+        assert self.slot is not None
+        if self.slot.options:
+            return self.carry.leaves(self.slot, value)
+        return flatten(value, is_leaf)[0]
+
+    def value(self, outs: list[Any], given: Sequence[Tensor] = ()) -> Any:
+        """What is returned, of its leaves; it may be one of the Tensors that were given."""
+        assert self.slot is not None
+        cells = self.carry.cells(self.slot, outs)
+        self.carry.note_alternatives(self.slot, cells, given)
+        value = self.carry.content(self.slot, cells)
+        for item in mutable(value):
+            self.carry.ev.born(item)
+        return value
+
+    def check(self, structure: Structure) -> None:
+        """Refuse an object that is another one each time."""
+        if isinstance(structure, Constant):
+            value = structure.value
+            if isinstance(value, Conflict):
+                raise TypeError(value.why)
+            if isinstance(value, (Unset, Lazy)) or self.carry.is_new(value):
+                raise TypeError(
+                    f"what {self.who} returns ({type_name(value)}) depends on how often it runs: "
+                    "return Tensors and numbers, or tuples, lists and dicts of them"
+                )
+        elif isinstance(structure, Container):
+            for item in structure.items:
+                self.check(item)
+
+    def refuse_shared(self, value: Any, given: Any) -> None:
+        """Refuse lists and dicts that other names mean too: what is returned is a new one."""
+        seen = {id(v) for v in mutable(given)}
+        for item in mutable(value):
+            if id(item) in seen or not self.carry.is_new(item):
+                raise TypeError(
+                    f"{self.who} returns a {type(item).__name__} that other names mean too: "
+                    "return a copy of it"
+                )
+            seen.add(id(item))
+
+
+def _result(
+    structure: Structure, types: list[Abstract], options: list[Any] | None = None
+) -> Carried:
+    olds: list[list[Tensor]] = [[] for _ in types]
+    return Carried(None, "the result", structure, types, "result", olds=olds, options=options)
+
+
+def mutable(value: Any) -> Iterator[Any]:
+    """The lists and dicts in a value."""
+    if isinstance(value, (list, dict)):
+        yield value
+    if isinstance(value, (list, dict, tuple)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from mutable(item)
+
+
 def _is_function(value: Any) -> bool:
     """True for what is called and nothing else: functions, classes, primitives, Cells."""
     return callable(value) and not isinstance(value, (Tensor, Scalar, Choice, Conflict, Lazy))
@@ -292,10 +386,7 @@ def is_leaf(value: Any) -> bool:
 
 def leaves_of(value: Any) -> tuple[list[Any], Structure]:
     """The numbers and Tensors in a slot; lists and dicts count as they are (they have identity)."""
-
-    if isinstance(value, (list, dict)):
-        return [], Constant(value, (type(value), id(value)))
-    return flatten(value, is_leaf)
+    return flatten(value, is_leaf, whole=(list, dict))
 
 
 def abstract_of(value: Any) -> Abstract:

@@ -78,6 +78,7 @@ class Commits:
     def attributes(self) -> Iterator[tuple[int, Tensor]]:
         """The attributes written so far: number, value."""
         ev = self.ev
+        holders: dict[int, Tensor] = {}
         for (owner, name), obj in ev.overlays.items():
             key = ("attribute", owner, name)
             value = ev.world.slots.get(key, UNSET)
@@ -89,8 +90,28 @@ class Commits:
                     f"'{name}' of {type(obj).__name__} is a Tensor or not, depending on a Tensor: "
                     "write a Tensor in every case"
                 )
+            self.refuse_alias(value, ev.world.base.get(key), holders, name)
             cell = ev.outside.number(value)
             yield self.number(Target(-1 if cell is None else cell, obj, name)), value
+
+    def refuse_alias(
+        self, value: Tensor, before: Any, holders: dict[int, Tensor], name: str
+    ) -> None:
+        """Refuse that an attribute, depending on a Tensor, is what another name means, too.
+
+        `before` is what it was; `holders` are the new values of attributes, by the ids of the
+        Tensors that they may be.
+        """
+        outside = self.ev.outside
+        for other in self.ev.may_be(value):
+            number = outside.number(other)
+            is_older = number is not None and other is not value
+            is_its_own = other is before and number not in outside.shared
+            if (is_older and not is_its_own) or holders.setdefault(id(other), value) is not value:
+                raise TypeError(
+                    f"whether the attribute '{name}' is a Tensor that another name means, too, "
+                    "depends on a Tensor: give it a .copy()"
+                )
 
     def so_far(self) -> tuple[tuple[int, ...], list[Node]]:
         """The numbers and values of all that has been written so far."""

@@ -94,8 +94,9 @@ class Evaluator(GraphBuilder):
         self.fixed: set[int] = set()  # ids of nodes that depend on constants alone
         self.objects: set[int] = set()  # ids of instances of user classes made here
         self.aliased: dict[int, str] = {}  # id of a Tensor that may be one of two: why
-        # id of a Tensor that may be one of others: these, and what they held when it was made
+        self.perhaps_parameters: set[int] = set()  # ids of those of which one is no Parameter
         self.written: set[int] = set()  # ids of Tensors that are written in place somewhere
+        # id of a Tensor that may be one of others: these, and what they held when it was made
         self.alternatives: dict[int, list[tuple[Tensor, Node | None]]] = {}
         self.overlays: dict[tuple[int, str], Any] = {}  # attributes of older objects written here
         self.alive: list[Any] = []  # keeps ids valid
@@ -174,6 +175,8 @@ class Evaluator(GraphBuilder):
         if not kinds:
             return made
         twin = Parameter._shadow(kinds[0], made._node)
+        if len(kinds) < len(values):
+            self.perhaps_parameters.add(id(twin))
         for name, value in [*vars(twin).items()]:
             if any(getattr(v, "__dict__", {}).get(name) != value for v in values):
                 delattr(twin, name)  # it depends on which one it is
@@ -337,6 +340,7 @@ class Evaluator(GraphBuilder):
         value = self.expression(node.value) if node.value else None
         self.at(node)
         self.returned = self.frame.where
+        self.frame.pending.update(map(id, exits.displayed(node.value, value)))
         return Exit(RETURN, value)
 
     def statement_Break(self, node: ast.Break) -> Exit:
@@ -371,7 +375,8 @@ class Evaluator(GraphBuilder):
             self.check_writable(old)
             self.region.touch(old)
         if isinstance(old, list) and isinstance(node.op, ast.Add):
-            right = self.iterate(right)
+            if not hasattr(type(right), "__radd__"):  # as a Tensor has: it makes the sum
+                right = self.iterate(right)
         store(self.operate(INPLACE[type(node.op)], old, right))
 
     def statement_FunctionDef(self, node: ast.FunctionDef) -> None:

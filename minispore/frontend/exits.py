@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -126,6 +126,15 @@ def has_exit(node: ast.stmt) -> bool:
     return any(
         isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Raise)) for n in ast.walk(node)
     )
+
+
+def displayed(node: ast.expr | None, value: Any) -> Iterator[Any]:
+    """The lists and dicts that an expression, whose value is given, has made anew."""
+    if isinstance(node, (ast.List, ast.ListComp, ast.Dict, ast.DictComp)):
+        yield value
+    if isinstance(node, (ast.List, ast.Tuple)) and len(node.elts) == len(value):  # none is spread
+        for inner, item in zip(node.elts, value, strict=True):
+            yield from displayed(inner, item)
 
 
 def only_returns(statement: ast.stmt) -> bool:

@@ -31,6 +31,8 @@ def location(node: ast.AST, code: Code) -> Location:
 
 def check(code: Code) -> None:
     """Raise UnsupportedError for the first construct that a graph cannot hold."""
+    if code.is_checked:
+        return
     if isinstance(code.node, ast.AsyncFunctionDef):
         _refuse(code.node, code)
     body = code.node.body
@@ -40,6 +42,7 @@ def check(code: Code) -> None:
         if type(node) in _REFUSED:
             _refuse(node, code)
         todo.extend(reversed(list(ast.iter_child_nodes(node))))
+    code.is_checked = True
 
 
 def _refuse(node: ast.AST, code: Code) -> None:

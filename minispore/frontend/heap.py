@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from minispore.abstract import Abstract
 from minispore.frontend.source import Code
 from minispore.ir.node import FuncGraph, Location, Node, Origin, ParameterNode
+from minispore.symbolic import Scalar
 from minispore.tensor import Tensor
+from minispore.tree import Picked
 
 
 class Unset:
@@ -45,8 +47,8 @@ class Conflict:
     __hash__ = object.__hash__
 
 
-class Choice:
-    """A value that is one of several, picked at run time by a bool node.
+class Choice(Picked):
+    """A value that is one of several, picked at run time by a bool Scalar.
 
     Alternatives are functions, Cells, strings, None, objects, or a Tensor beside them; `options` is
     (value if true, value if false).  The second may be a Choice again: each condition says that the
@@ -54,10 +56,17 @@ class Choice:
     many, `table` holds it and them: one Switch serves all.
     """
 
-    def __init__(self, condition: Node, options: tuple[Any, ...]):
-        self.condition = condition
-        self.options = options
+    def __init__(self, which: Scalar, if_true: Any, if_false: Any):
+        super().__init__(which, if_true, if_false)
         self.table: tuple[Node, tuple[Any, ...]] | None = None
+
+    @property
+    def condition(self) -> Node:
+        return self.which.node
+
+    @property
+    def options(self) -> tuple[Any, Any]:
+        return self.if_true, self.if_false
 
     def pickers(self) -> list[tuple[Node, tuple[Any, ...]]]:
         """The nodes that pick, the best one first, each with what it picks from."""
@@ -114,7 +123,8 @@ class Frame:
     """One activation of a user's function; `owner` is the real function whose globals it sees.
 
     `call` says of what (see recursion.py), `region` where, `recursion` whether it calls itself as
-    Tensors decide.
+    Tensors decide.  `pending` are the ids of lists and dicts that its return statements have just
+    made: no name means them yet.
     """
 
     code: Code
@@ -124,6 +134,7 @@ class Frame:
     call: Any
     region: Region
     recursion: Any = None
+    pending: set[int] = field(default_factory=set)
 
 
 class Closure:

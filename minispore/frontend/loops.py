@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from minispore.abstract import Abstract, AbstractScalar
+from minispore.abstract import AbstractScalar
 from minispore.autodiff.nodes import zero_node
-from minispore.frontend.carry import Carry, abstract_of, is_leaf
+from minispore.frontend.carry import Carry, Returned, mutable
 from minispore.frontend.control import as_value, branch, choose, go_on_if, is_code, truth
 from minispore.frontend.exits import (
     BREAK,
@@ -29,26 +29,20 @@ from minispore.frontend.exits import (
 )
 from minispore.frontend.heap import (
     END,
-    Conflict,
     Env,
     Region,
     Trial,
-    Unset,
     WhileNode,
 )
 from minispore.ir.node import Node, Origin, ValueNode
 from minispore.symbolic import Scalar, constant_node, scalar_op
 from minispore.tensor import Tensor
-from minispore.tree import (
-    Structure,
-    flatten,
-    unflatten,
-)
 
 if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
 
 LONGEST = 100_000  # iterations of a constant loop that needs its constants
+ROUNDS = 200  # evaluations of a body until what it writes must be stable
 ENDLESS = 200  # the same of a `while` that ends only if a Tensor says so
 
 
@@ -260,15 +254,16 @@ class _LoopBuilder:
         self.ev, self.loop = ev, loop
         self.carry = Carry(ev, "a loop that a Tensor decides", peeled)
         self.code_carried = False
-        self.result: tuple[Structure, list[Abstract]] | None = None  # if the body returns
+        self.result = Returned(self.carry, "a loop that a Tensor decides")  # if the body returns
         self.flag: Env | None = None  # holds the condition of a rotated loop
 
     def run(self) -> Arm:
         """Build the loop; what is returned runs what follows it."""
-        while True:
+        for _ in range(ROUNDS):
             owner, exit = self.evaluate()
             if exit is not None:
                 return self.finish(owner, exit)
+        raise TypeError(f"the types of what {self.carry.what} writes do not settle")
 
     # ----------------------------------------------------------------- one evaluation
 
@@ -302,7 +297,7 @@ class _LoopBuilder:
             return None
         owner.init.append(constant_node(GO_ON))
         code = self.carry.parameter("exit", AbstractScalar(int))
-        for a in self.result[1] if self.result else ():
+        for a in self.result.abstracts:
             owner.init.append(zero_node(a))
             self.carry.parameter("result", a)
         return Scalar(code)
@@ -371,13 +366,7 @@ class _LoopBuilder:
             return False
         new = not self.code_carried
         self.code_carried = True
-        if RETURN in exit.may and self.result is None:
-            if isinstance(exit.value, (Unset, Conflict)):
-                raise TypeError(getattr(exit.value, "why", "the returned value has no type"))
-            leaves, structure = flatten(exit.value, is_leaf)
-            self.result = (structure, list(map(abstract_of, leaves)))
-            new = True
-        return new
+        return (RETURN in exit.may and self.result.note(exit.value)) or new
 
     def next_carry(self, exit: Exit) -> list[Node]:
         ev = self.ev
@@ -388,8 +377,8 @@ class _LoopBuilder:
         code = exit.code
         code = scalar_op("ScalarPick", code, *codes) if isinstance(code, Scalar) else codes[code]
         out.append(ev.node_of(code))
-        if self.result is not None:
-            out += [ev.node_of(v) for v in flatten(exit.value, is_leaf)[0]]
+        if RETURN in exit.may:
+            out += map(ev.node_of, self.result.leaves(exit.value))
         return out
 
     # ----------------------------------------------------------------- after the loop
@@ -409,11 +398,9 @@ class _LoopBuilder:
         """Tell by the exit code how the loop was left."""
         ev = self.ev
         code = ev.wrap_out(owner, k, AbstractScalar(int))
-        value = None
-        if self.result is not None:
-            structure, abstracts = self.result
-            outs = [ev.wrap_out(owner, k + 1 + i, a) for i, a in enumerate(abstracts)]
-            value = unflatten(structure, outs, known=False)
+        outs = [ev.wrap_out(owner, k + 1 + i, a) for i, a in enumerate(self.result.abstracts)]
+        value = self.result.value(outs) if RETURN in exit.may else None
+        ev.frame.pending.update(map(id, mutable(value)))
         ended = is_code(ev, code, GO_ON)  # the condition became false: the else block runs
         may = (exit.may & {BREAK, RETURN}) - {GO_ON}
         if not may:

@@ -211,17 +211,20 @@ class Merge:
         return self.pairs[key]
 
     def paired(self, values: list[Any], arms: list[int]) -> bool:
-        """True if each value is new in its arm, and always meets the same partners."""
+        """True if each value is new in its arm, or only returned, and meets the same partners."""
         key = tuple(map(id, values))
         one_to_one = all(
             self.partner[k].setdefault(id(v), key) == key for k, v in zip(arms, values, strict=True)
         )
-        births, aliased = self.ev.births, self.ev.aliased
-        new = all(
-            id(v) in births and self.results[k][0].encloses(births[id(v)]) and id(v) not in aliased
-            for k, v in zip(arms, values, strict=True)
-        )
-        return one_to_one and new
+        return one_to_one and all(self.is_new(v, k) for k, v in zip(arms, values, strict=True))
+
+    def is_new(self, value: Any, k: int) -> bool:
+        """True if an object was made in arm `k`, or is only returned there."""
+        if id(value) in self.ev.frame.pending:
+            return True
+        home = self.ev.births.get(id(value))
+        inside = home is not None and self.results[k][0].encloses(home)
+        return inside and id(value) not in self.ev.aliased
 
     def numbers(self, values: list[Any], arms: list[int]) -> Any:
         kinds = {kind_of(v) for v in values}
@@ -264,6 +267,8 @@ class Merge:
         if key not in self.pairs:
             made = ev.new_object(type(first)) if own else ev.born(copy(first))
             self.pairs[key] = made
+            if ev.frame.pending.issuperset(key):
+                ev.frame.pending.add(id(made))
             columns = {k: self.value([c[k] for c in contents], arms) for k in contents[0]}
             write_slots(made, columns)
         return self.pairs[key]
@@ -278,7 +283,7 @@ class Merge:
             is_it = self.which([self.holds(m, c, k) for k, c in zip(arms, chains, strict=True)],
                                arms)  # fmt: skip
             option = self.alternative(m, chains, arms)
-            result = Choice(is_it.node, (option, result)) if isinstance(is_it, Scalar) else option
+            result = Choice(is_it, option, result) if isinstance(is_it, Scalar) else option
         plain = len(arms) == len(self.results) and not any(isinstance(v, Choice) for v in values)
         if isinstance(result, Choice) and self.by_index and plain:
             result.table = (self.owner.condition, tuple(values))

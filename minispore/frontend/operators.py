@@ -93,4 +93,6 @@ def _candidates(function: Callable, left: Any, *more: Any) -> list[tuple[Any, st
     if type(left) is type(right) and name not in _REFLECTED:
         return [*inplace, forward]
     sub = type(right) is not type(left) and issubclass(type(right), type(left))
+    if isinstance(left, (list, tuple, str, bytes)) and name in ("add", "mul"):
+        return [backward, *inplace, forward]  # these are no numbers, whose operators come first
     return [*inplace, *([backward, forward] if sub else [forward, backward])]

@@ -12,19 +12,15 @@ Constants stay constants.  But where eight nested calls differ in numbers, those
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from minispore.abstract import AbstractScalar
-from minispore.frontend.carry import Carried, Carry, abstract_of, is_leaf
-from minispore.frontend.exits import Peel, Unreachable, is_symbolic, type_name
+from minispore.frontend.carry import Carried, Carry, Returned, abstract_of, is_leaf, mutable
+from minispore.frontend.exits import Peel, Unreachable, is_symbolic
 from minispore.frontend.heap import (
     AgainNode,
-    Choice,
-    Conflict,
     Frame,
     GradNode,
-    Lazy,
     RecursionNode,
     Region,
     RegionNode,
@@ -33,7 +29,7 @@ from minispore.frontend.source import Code
 from minispore.ir.node import Node
 from minispore.symbolic import wrap
 from minispore.tensor import Tensor
-from minispore.tree import Constant, Container, Leaf, Structure, constant_key, flatten, unflatten
+from minispore.tree import constant_key, flatten, unflatten
 
 if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
@@ -129,7 +125,7 @@ class Recursion:
         olds = [[v] if isinstance(v, Tensor) else [] for v in leaves]
         types = [call.types[i] for i in self.places]
         self.given = Carried(None, "an argument", call.structure, types, "x", olds=olds)
-        self.result: Carried | None = None
+        self.result = Returned(self.carry, name)
         self.grew = False
 
     def takes(self, call: Call) -> bool:
@@ -162,10 +158,11 @@ class Recursion:
                 raise RecursionError(
                     f"{self.name} calls itself on every path: nothing ends the recursion"
                 ) from None
-            self.refuse_shared(value, (args, kwargs))
+            self.refuse_written((args, kwargs))
             self.grow(region.changes(ev.births))
-            leaves = self.note_result(value)
+            self.grew |= self.result.note(value, (args, kwargs))
             if not self.grew:
+                leaves = self.result.leaves(value)
                 self.node.results = [*map(ev.node_of, leaves), *self.carry.nodes()]
         return self.node
 
@@ -183,7 +180,7 @@ class Recursion:
         for place, cell in zip(self.places, cells, strict=True):
             leaves[place] = cell
         args, kwargs = unflatten(self.call.structure, leaves, known=False)
-        for item in _mutable((args, kwargs)):
+        for item in mutable((args, kwargs)):
             self.ev.born(item)
         return args, kwargs
 
@@ -192,7 +189,7 @@ class Recursion:
         ev = self.ev
         self.grow(self.node.region.changes(ev.births, ev.region))
         self.grew |= self.carry.add_olds(self.given, [call.leaves[i] for i in self.places])
-        if self.result is None:
+        if self.result.slot is None:
             self.grew = True
             raise Unreachable
         node = AgainNode(ev.region, ev.origin, self.node)
@@ -205,20 +202,13 @@ class Recursion:
 
     def finish(self, node: RegionNode, call: Call) -> Any:
         """The value of a call, which `node` gives; the carried slots get what it left there."""
-        ev, result = self.ev, self.result
-        assert result is not None
         slots = self.carry.slots.values()
-        abstracts = [*result.abstracts, *(a for c in slots for a in c.abstracts)]
-        outs = [ev.wrap_out(node, i, a) for i, a in enumerate(abstracts)]
-        n = len(result.abstracts)
+        abstracts = [*self.result.abstracts, *(a for c in slots for a in c.abstracts)]
+        outs = [self.ev.wrap_out(node, i, a) for i, a in enumerate(abstracts)]
+        n = len(self.result.abstracts)
         given = [v for v in call.leaves if isinstance(v, Tensor)]  # any may be what is returned
-        cells = self.carry.cells(result, outs[:n])
         self.carry.leave(iter(outs[n:]), given)
-        self.carry.note_alternatives(result, cells, given)
-        value = self.carry.content(result, cells)
-        for item in _mutable(value):
-            ev.born(item)
-        return value
+        return self.result.value(outs[:n], given)
 
     # ----------------------------------------------------------------- until it is stable
 
@@ -229,67 +219,7 @@ class Recursion:
         except Peel as why:
             raise TypeError(f"{self.carry.what} changes {why}") from None
 
-    def note_result(self, value: Any) -> list[Any]:
-        """The leaves of what the body returned; its type becomes the result's."""
-        options = self.carry.options([value, *((self.result and self.result.options) or ())])
-        if options is not None and len(options) > 1:
-            return self.note_options(options, value)
-        leaves, structure = flatten(value, is_leaf)
-        self.check(structure)
-        types = list(map(abstract_of, leaves))
-        if self.result is None or (structure, types) != (
-            self.result.structure, self.result.abstracts,
-        ):  # fmt: skip
-            olds: list[list[Tensor]] = [[] for _ in leaves]
-            self.result = Carried(None, "the result", structure, types, "result", olds=olds)
-            self.grew = True
-        self.grew |= self.carry.add_olds(self.result, leaves)
-        return leaves
-
-    def note_options(self, options: list[Any], value: Any) -> list[Any]:
-        """The same if the result is one of several strings or functions, or None."""
-        new = Carried(None, "the result", Leaf(0), [AbstractScalar(int)], "result",
-                      olds=[[]], options=options)  # fmt: skip
-        if self.result is None or len(options) != len(self.result.options or ()):
-            self.result, self.grew = new, True
-        return self.carry.leaves(self.result, value)
-
-    def check(self, structure: Structure) -> None:
-        """Refuse to return an object that is made in the region, or chosen by a Tensor."""
-        if isinstance(structure, Constant):
-            value = structure.value
-            if isinstance(value, (Choice, Conflict, Lazy)) or self.is_new(value):
-                raise TypeError(
-                    f"what {self.name} returns ({type_name(value)}) depends on how often it calls "
-                    "itself: return Tensors and numbers, or tuples, lists and dicts of them"
-                )
-        elif isinstance(structure, Container):
-            for item in structure.items:
-                self.check(item)
-
-    def is_new(self, value: Any) -> bool:
-        """True for an object made in the region."""
-        home = self.ev.births.get(id(value))
-        return home is not None and self.node.region.encloses(home)
-
-    def refuse_shared(self, value: Any, arguments: Any) -> None:
-        """Refuse writes to lists and dicts among the arguments, and to return one of others."""
-        seen = {id(v) for v in _mutable(arguments)}
-        if not seen.isdisjoint(self.node.region.journal):
+    def refuse_written(self, arguments: Any) -> None:
+        """Refuse writes to lists and dicts among the arguments."""
+        if any(id(v) in self.node.region.journal for v in mutable(arguments)):
             raise TypeError(f"{self.carry.what} writes a list or dict that it was given: copy it")
-        for item in _mutable(value):
-            if id(item) in seen or not self.is_new(item):
-                raise TypeError(
-                    f"{self.name} returns a {type(item).__name__} that other names mean too: "
-                    "return a copy of it"
-                )
-            seen.add(id(item))
-
-
-def _mutable(value: Any) -> Iterator[Any]:
-    """The lists and dicts in a value."""
-    if isinstance(value, (list, dict)):
-        yield value
-    if isinstance(value, (list, dict, tuple)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _mutable(item)

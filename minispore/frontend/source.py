@@ -25,14 +25,15 @@ class Code:
     local: frozenset[str] = field(default_factory=frozenset)
     nonlocal_: frozenset[str] = field(default_factory=frozenset)
     global_: frozenset[str] = field(default_factory=frozenset)
+    is_checked: bool = False  # see fence.py
 
 
-_modules: dict[str, tuple[tuple[str, ...], ast.Module]] = {}
+_modules: dict[str, tuple[tuple[str, ...], list[FunctionNode]]] = {}
 _codes: dict[types.CodeType, Code] = {}
 
 
-def module_ast(file: str) -> ast.Module:
-    """The parsed file (or notebook cell); OSError if Python cannot show its source."""
+def module_functions(file: str) -> list[FunctionNode]:
+    """The functions in a file (or notebook cell); OSError if Python cannot show its source."""
     linecache.checkcache(file)
     lines = tuple(linecache.getlines(file))
     if not lines:
@@ -42,7 +43,9 @@ def module_ast(file: str) -> ast.Module:
         )
     known = _modules.get(file)
     if known is None or known[0] != lines:
-        known = (lines, ast.parse("".join(lines), file))
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+        nodes = ast.walk(ast.parse("".join(lines), file))
+        known = (lines, [node for node in nodes if isinstance(node, kinds)])
         _modules[file] = known
     return known[1]
 
@@ -52,16 +55,16 @@ def code_of(fn: types.FunctionType) -> Code:
     code = fn.__code__
     found = _codes.get(code)
     if found is None:
-        node = desugar(_find(module_ast(code.co_filename), code))
+        node = desugar(_find(module_functions(code.co_filename), code))
         found = analyse(node, code.co_filename, code.co_name)
         _codes[code] = found
     return found
 
 
-def _find(tree: ast.Module, code: types.CodeType) -> FunctionNode:
+def _find(functions: list[FunctionNode], code: types.CodeType) -> FunctionNode:
     is_lambda = code.co_name == "<lambda>"
     found: list[FunctionNode] = []
-    for node in ast.walk(tree):
+    for node in functions:
         if is_lambda and isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
             found.append(node)
         elif (

@@ -154,6 +154,10 @@ def repr_of(ev: Evaluator, value: Any) -> Any:
 
 def _native(ev: Evaluator, function: Callable, value: Any) -> str:
     """The text of a constant; of an object or Parameter from outside it is guarded."""
+    if isinstance(value, Parameter) and ev.outside.number(value) is None:
+        raise UnsupportedError(
+            "which Parameter is printed depends on a Tensor: print a .copy() of it"
+        )
     text = function(value)
     if id(value) in ev.births or not hasattr(value, "__dict__"):
         return text

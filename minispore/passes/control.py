@@ -5,7 +5,7 @@ These rules look at graphs, which no pattern can say; each is a function of one 
 
 from __future__ import annotations
 
-from minispore.abstract import AbstractScalar
+from minispore.abstract import TOKEN, AbstractScalar
 from minispore.ir.compare import constant_key, same_graph
 from minispore.ir.interp import chosen
 from minispore.ir.node import (
@@ -159,9 +159,14 @@ def item_of_tuple(node: CNode) -> Node | None:
 
 
 def invariant_carry(node: CNode) -> Node | None:
-    """What a While was given, where its body returns the item as it is."""
+    """What a While was given, where its body returns the item as it is.
+
+    Not of the Token: the loop still takes it, and it has one use.
+    """
     loop_node, index = node.inputs[0], item_index(node)
     if not (isinstance(loop_node, CNode) and isinstance(loop_node.callee, While)):
+        return None
+    if node.abstract == TOKEN:
         return None
     assert index is not None
     loop = loop_node.callee
