@@ -241,10 +241,8 @@ def compile_cell(cell: Any, args: tuple, kwargs: dict) -> None:
 
 def _run_as_graph(function: Callable, args: tuple, kwargs: dict) -> Any:
     """What is differentiated in GRAPH_MODE, or a gradient: equal ones share their graphs."""
-    if isinstance(function, JitFunction):
-        return function.run(args, kwargs)
-    if hasattr(type(function), "construct"):
-        return run_cell(function, args, kwargs)
+    if isinstance(function, JitFunction) or hasattr(type(function), "construct"):
+        return function(*args, **kwargs)
     of = function.fn if isinstance(function, _GRADIENTS) else function  # type: ignore[attr-defined]
     owner = getattr(of, "__self__", of)
     if not hasattr(owner, "__dict__"):

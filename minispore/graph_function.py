@@ -41,7 +41,7 @@ class GraphFunction:
         self.graph = graph
         self.name = graph.name
         self.n_outputs = len(items_of(graph.output))
-        self._live: dict[Places, Places] = {}  # see live
+        self._live: dict[Places, Places] = {}  # see expect
         self._pairs: dict[tuple, Pair] = {}
 
     @functools.cached_property
@@ -84,7 +84,7 @@ class GraphFunction:
         return tuple(i for i in places if isinstance(outputs[i].abstract, AbstractTensor))
 
     def expect(self, wrt: Places, live: Places) -> None:
-        """Be prepared that the next call's outputs with a cotangent are `live`, as the last's."""
+        """Be prepared that outputs `live` will get a cotangent, as those of the last call did."""
         self._live[wrt] = live
 
     def pair(self, wrt: Places, live: Places) -> Pair:

@@ -218,9 +218,9 @@ class JacobianFunction:
     has_aux: bool
 
     def __post_init__(self) -> None:
-        for attribute in ("__name__", "__doc__"):
-            own = getattr(self.fn, attribute, type(self.fn).__name__)
-            object.__setattr__(self, attribute, own)
+        name = getattr(self.fn, "__name__", type(self.fn).__name__)
+        object.__setattr__(self, "__name__", name)
+        object.__setattr__(self, "__doc__", getattr(self.fn, "__doc__", None))
 
     def __call__(self, *inputs: Any) -> Any:
         if (run := api.runner()) is not None:

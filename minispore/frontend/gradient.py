@@ -92,7 +92,7 @@ class UnderGrad:
             return None
         param = ParameterNode(name, value._abstract, self.ev.origin)
         self.region.params.append(param)
-        self.owner.operands.append(value._node)
+        self.owner.operands.append(self.ev.node_of(value))
         self.ev.home[id(param)] = self.region
         return param
 
