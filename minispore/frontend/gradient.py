@@ -191,15 +191,17 @@ def linearise(ev: Evaluator, gradient: Any, args: tuple) -> tuple[Any, Callable]
     """The value of a function at a point, and its pull there: see autodiff/jacobian.py."""
     run = UnderGrad(ev, gradient.fn, gradient, args, {})
     outs = run.outs
-    seen = run.seen_outside()
-    nodes = [*outs, *map(_held, seen)]
+    seen = [(obj, _held(obj)) for obj in run.seen_outside()]
+    others = {id(n): n for _, n in seen if n not in outs}
+    nodes = [*outs, *others.values()]
     graph, imports = Lowering(ev.home, ev.names).inner(run.region, nodes)
     fwd, bwd, _ = J(graph, tuple(range(len(run.region.params))), tuple(range(len(outs))))
     ev.outside.gradient_rules()
     items = _called(ev, fwd, [*run.owner.operands, *imports])
     residuals = items[len(nodes) :]
-    for obj, node in zip(seen, items[len(outs) :], strict=False):
-        _hold(obj, node)
+    called = {id(n): item for n, item in zip(nodes, items, strict=False)}
+    for obj, node in seen:
+        _hold(obj, called[id(node)])
     ev.alive += [*nodes, *items]
 
     def pull(cotangents: Sequence[Tensor]) -> list[Tensor]:
