@@ -23,18 +23,10 @@ from minispore import dtype, initializer, nn, ops
 from minispore.autodiff.api import GradOperation, get_grad, grad, value_and_grad
 from minispore.autodiff.jacobian import jacfwd, jacrev, jvp, vjp
 from minispore.compile import jit
-from minispore.composite import (
-    HyperMap,
-    JitConfig,
-    Map,
-    MultitypeFuncGraph,
-    Partial,
-    constexpr,
-    jit_class,
-    lazy_inline,
-    no_inline,
-    partial,
-)
+from minispore.composite import HyperMap, Map, MultitypeFuncGraph, Partial, partial
+from minispore.context import set_recursion_limit
+from minispore.decorators import constexpr, jit_class, lazy_inline, no_inline
+from minispore.jit_options import JitConfig
 from minispore.nn.hooks import HookBackward, InsertGradientOf
 from minispore.ops.gradient import binop_grad_common, bprop_getters
 from minispore.parameter import Parameter, ParameterTuple
@@ -82,7 +74,7 @@ def _table() -> dict[str, dict[str, Any]]:
     parameters = {"Parameter": Parameter, "ParameterTuple": ParameterTuple}
     compiler = {"jit": jit, "ms_function": jit}  # ms_function: what jit was called before 2.0
     marks = {"JitConfig": JitConfig, "jit_class": jit_class, "lazy_inline": lazy_inline,
-             "no_inline": no_inline}  # fmt: skip
+             "no_inline": no_inline, "set_recursion_limit": set_recursion_limit}  # fmt: skip
     executors = {"_pynative_executor": _Executors(), "_cell_graph_executor": _Executors()}
     primitives = {"Primitive": Primitive, "constexpr": constexpr, "_primexpr": constexpr}
     wrappers = {

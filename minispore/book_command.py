@@ -31,7 +31,7 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         help="build the book and open it",
         description="Build what changed of the book, print where its first page is, and open it.",
     )
-    book.set_defaults(command=_book)
+    book.set_defaults(command=_book, parser=book)
     notebooks = commands.add_parser(
         "notebooks",
         help="start Jupyter in the folder of the chapters",
@@ -110,6 +110,7 @@ def start_notebooks(extra: Sequence[str], open_browser: bool) -> NoReturn:
         )
         if done.returncode != 0:
             raise BookError(f"Jupyter cannot trust the notebooks: {done.stderr.strip()[-200:]}")
+    print("No pictures in a chapter? Then it is not trusted any more: File > Trust Notebook.")
     silent = [] if open_browser and _has_screen(os.environ) else ["--no-browser"]
     os.chdir(folder)
     _become([sys.executable, "-m", "notebook", *silent, *extra])

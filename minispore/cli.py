@@ -1,4 +1,4 @@
-"""The program ``minispore``: train the main example, run and draw graphs, open the book.
+"""The program ``minispore``: train the main example, run, draw and step graphs, open the book.
 
 A mistake is told in one sentence.  Exit codes: 0; 2 for a wrong option, value or file; 130 for
 Ctrl-C.
@@ -7,8 +7,10 @@ Ctrl-C.
 from __future__ import annotations
 
 import argparse
+import difflib
 import math
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, fields
@@ -21,7 +23,7 @@ from minispore import __version__, book_command
 from minispore.abstract import Abstract, AbstractScalar, AbstractTensor
 from minispore.autodiff.transform import expand_grad
 from minispore.dataset import DataError
-from minispore.draw_command import DrawError, arguments, draw_to
+from minispore.draw_command import DrawError, arguments, draw_to, explained, load
 from minispore.dtype import ALL, bool_
 from minispore.ir.interp import interpret
 from minispore.ir.node import FuncGraph, ParameterNode
@@ -46,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options, more = parser.parse_known_args(arguments)
     if more and not hasattr(options, "more"):
-        parser.error(f"unrecognized arguments: {' '.join(more)}")
+        options.parser.error(f"unrecognized arguments: {' '.join(more)}{_hint(options, more)}")
     options.more = more
     try:
         code = options.command(options)
@@ -73,8 +75,19 @@ def _parser() -> argparse.ArgumentParser:
     _add_train(commands)
     _add_run(commands)
     _add_draw(commands)
+    _add_step(commands)
     book_command.add_to(commands)
     return parser
+
+
+def _hint(options: argparse.Namespace, unknown: Sequence[str]) -> str:
+    """What may be meant by arguments that no command knows."""
+    known = list(options.parser._option_string_actions)
+    meant = [m for u in unknown for m in difflib.get_close_matches(u.split("=")[0], known, 1)]
+    if meant:
+        return f"; did you mean {', '.join(meant)}?"
+    sizes = getattr(options, "shape", []) and all(re.fullmatch(r"\d+,?", u) for u in unknown)
+    return "; sizes are joined by commas, --shape 2,3" if sizes else ""
 
 
 # -------------------------------------------------------------------------------------- train
@@ -104,7 +117,7 @@ def _add_train(commands: argparse._SubParsersAction) -> None:
         help="the same seed gives the same losses (default: %(default)s)")
     add("--out", type=Path, metavar="DIR", help="folder of the results (default: %(default)s)")
     # fmt: on
-    parser.set_defaults(command=_train, **asdict(Settings()))
+    parser.set_defaults(command=_train, parser=parser, **asdict(Settings()))
 
 
 def _train(options: argparse.Namespace) -> int:
@@ -132,17 +145,21 @@ def _add_run(commands: argparse._SubParsersAction) -> None:
     add("--seed", type=_seed, default=0, metavar="N", help="of the random inputs (default: 0)")
     add("--optimized", action="store_true",
         help="print the text of the graph after all passes instead of running it")  # fmt: skip
-    parser.set_defaults(command=_run)
+    add("--import", dest="modules", action="append", default=[], metavar="MODULE",
+        help="a module of yours that defines primitives which the graph uses")  # fmt: skip
+    parser.set_defaults(command=_run, parser=parser)
 
 
 def _run(options: argparse.Namespace) -> int:
     try:
+        for module in options.modules:
+            load(module)
         graph = _read_graph(options.file)
         if options.optimized:
             print(_optimized_text(graph), end="")
             return 0
         inputs = _inputs(graph, options.input, options.seed)
-    except _WrongFile as error:
+    except (_WrongFile, DrawError) as error:
         return _fail("run", str(error))
     try:
         outputs = interpret(graph, inputs)
@@ -168,7 +185,12 @@ def _read_graph(path: Path) -> FuncGraph:
     except OSError as error:
         raise _WrongFile(f"cannot read '{path}': {error.strerror}") from error
     except (UnicodeDecodeError, ParseError, IRError) as error:
-        raise _WrongFile(f"'{path}' is no graph: {error}") from error
+        hint = ""
+        if "expected a primitive" in str(error):
+            hint = "\nA primitive of your own is known with --import MODULE, which defines it."
+        elif path.suffix == ".py":
+            hint = f"\nTo see how a function is compiled: minispore draw {path.stem}:FUNCTION."
+        raise _WrongFile(f"'{path}' is no graph: {error}{hint}") from error
 
 
 def _optimized_text(graph: FuncGraph) -> str:
@@ -233,6 +255,14 @@ def _add_draw(commands: argparse._SubParsersAction) -> None:
         description="Compile a function or Cell and write its graphs, stage by stage, as pictures, "
         "text and one HTML page.",
     )
+    _add_function(parser)
+    parser.add_argument("--out", type=Path, default=Path("minispore-draw"), metavar="FOLDER",
+                        help="folder of the results (default: %(default)s)")  # fmt: skip
+    parser.set_defaults(command=_draw, parser=parser)
+
+
+def _add_function(parser: argparse.ArgumentParser) -> None:
+    """The function that a command is about, and its arguments."""
     add = parser.add_argument
     # fmt: off
     add("function", metavar="MODULE:FUNCTION", help="for example train:loss, model:Net")
@@ -240,10 +270,7 @@ def _add_draw(commands: argparse._SubParsersAction) -> None:
         help="the shape of an argument, once per argument; () for a number")
     add("--dtype", action="append", default=[], choices=tuple(d.name for d in ALL), metavar="NAME",
         help="one for all arguments, or one for each (default: float32)")
-    add("--out", type=Path, default=Path("minispore-draw"), metavar="FOLDER",
-        help="folder of the results (default: %(default)s)")
     # fmt: on
-    parser.set_defaults(command=_draw)
 
 
 def _draw(options: argparse.Namespace) -> int:
@@ -254,6 +281,27 @@ def _draw(options: argparse.Namespace) -> int:
         return _fail("draw", str(error))
     print(report.table())
     print(f"open {options.out / 'report.html'} in a browser")
+    return 0
+
+
+def _add_step(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser(
+        "step",
+        help="walk the graph of a function of yours node by node",
+        description="Compile a function or Cell, and run its graph node by node, forward and back, "
+        "with values and source lines.  Commands: n(ext), b(ack), s(tep into), u(p), l(ine) "
+        "NUMBER, p(rint), e(nd), h(elp), q(uit).",
+    )
+    _add_function(parser)
+    parser.set_defaults(command=_step, parser=parser)
+
+
+def _step(options: argparse.Namespace) -> int:
+    try:
+        report = explained(options.function, arguments(options.shape, options.dtype))
+    except DrawError as error:
+        return _fail("step", str(error))
+    report.step().interact()
     return 0
 
 

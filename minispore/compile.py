@@ -26,9 +26,12 @@ from minispore.frontend.evaluate import Evaluator
 from minispore.frontend.gradient import call_gradient
 from minispore.ir.interp import debugging
 from minispore.ir.node import FuncGraph
+from minispore.ir.verify import verify
+from minispore.jit_options import DEFAULTS, Options, check_signature, options_of, options_of_cell
 from minispore.primitive import is_tracing
 from minispore.program import Compiled, compile_call, graph_of_rule
 from minispore.random import drawn_again
+from minispore.recompile import History, Recompilation, describe
 from minispore.tensor import Tensor, is_tensor
 from minispore.tree import flatten
 
@@ -70,15 +73,17 @@ class JitFunction:
     """A function that runs as a compiled graph, whatever the mode.
 
     Attributes:
+        options: those that ``jit`` was given.
         compile_count: how many graphs have been compiled.
     """
 
-    def __init__(self, function: Callable, options: dict[str, Any] | None = None):
+    def __init__(self, function: Callable, options: Options = DEFAULTS):
         functools.update_wrapper(self, function, updated=())
         self.__name__: str = getattr(function, "__name__", type(function).__name__)
         self.__wrapped_function__ = function
-        self.options = options or {}
+        self.options = options
         self.compile_count = 0
+        self.history = History()
         self._last: Callable[[], Compiled | None] = lambda: None
         self._graphs = Graphs(self)
 
@@ -102,32 +107,66 @@ class JitFunction:
             compiled, inputs = self.find(args, kwargs)
             return compiled.run(inputs)
         except Exception as error:
-            if debugging():
+            if debugging() or self.options.debug_level == "DEBUG":
                 raise
             error.__suppress_context__ = True
             raise error.with_traceback(None)  # noqa: B904  # its notes show the user's lines
 
     def find(self, args: tuple, kwargs: dict) -> tuple[Compiled, list[Tensor]]:
         """The graph for these arguments, compiled if there is none yet, and its inputs."""
+        options = self.options
+        if options.input_signature is not None:
+            check_signature(options.input_signature, self.__name__, args, kwargs)
         key, tensors = _signature(args, kwargs)
         graphs = self._graphs_for(args)
         with graphs.lock:
-            known = graphs.by_signature.setdefault(key, [])
+            known = graphs.by_signature.setdefault((options.jit_level, key), [])
             for compiled in reversed(known):
                 inputs = compiled.guard(tensors)
                 if inputs is not None:
                     self._last = weakref.ref(compiled)
                     return compiled, inputs
-            compiled = compile_call(self.__wrapped_function__, args, kwargs, self.__name__)
-            for listener in after_compiling:
-                listener(self, compiled)
+            everything = [g for kept in graphs.by_signature.values() for g in kept]
+            compiled = self._compile(args, kwargs, tensors, known, everything)
             known.append(compiled)
             del known[:-MOST_GRAPHS]
             self._last = weakref.ref(compiled)
-            self.compile_count += 1
+            self.history.warn()
             first, compiled.first_inputs = compiled.first_inputs, None
             assert first is not None
             return compiled, first
+
+    def _compile(
+        self, args: tuple, kwargs: dict, tensors: list[Tensor], known: list[Compiled],
+        others: list[Compiled],
+    ) -> Compiled:  # fmt: skip
+        """A new graph, as no guard of the `known` ones holds, which are kept for such arguments."""
+        name, function, options = self.__name__, self.__wrapped_function__, self.options
+        arguments = describe(function, args, kwargs, options.jit_level)
+        with drawn_again():
+            self.history.note(name, self.compile_count + 1, arguments, tensors, known, others)
+        compiled = compile_call(function, args, kwargs, name, options)
+        if options.debug_level == "DEBUG":
+            for graph in compiled.stages.values():
+                verify(graph)
+        self.compile_count += 1
+        compiled.number, compiled.arguments = self.compile_count, arguments
+        for listener in after_compiling:
+            listener(self, compiled)
+        return compiled
+
+    def explain_recompile(self) -> Recompilation:
+        """Why the last graph was compiled: what of the call differed from the graphs there were.
+
+        Print it, or read its `causes`: each names an argument (its dtype, shape, or a constant), or
+        what was read from outside and in which line, and says what to do.
+
+        Raises:
+            RuntimeError: nothing has been compiled yet.
+        """
+        if self.history.last is None:
+            raise RuntimeError(f"{self.__name__} has not been compiled yet: call it first")
+        return self.history.last
 
     @property
     def last(self) -> Compiled | None:
@@ -182,42 +221,56 @@ def _signature(args: tuple, kwargs: dict) -> tuple[tuple, list[Tensor]]:
     return (key, same), list({id(t): t for t in leaves}.values())
 
 
-_OPTIONS = {
-    "capture_mode": ("ast",),
-    "jit_level": ("O0", "O1"),
-    "dynamic": (0, 1),
-    "fullgraph": (False, True),
-    "backend": ("", "ms_backend"),
-}
-
-
-def jit(function: Any = None, **options: Any) -> Any:
+def jit(
+    function: Any = None,
+    *,
+    capture_mode: str = "ast",
+    jit_level: str = "O0",
+    dynamic: int = 0,
+    fullgraph: bool = False,
+    backend: str = "",
+    **options: Any,
+) -> Any:
     """Run a function, method or Cell as a compiled graph (MindSpore: ``mindspore.jit``).
 
     Use it as ``@jit``, ``@jit(...)``, ``jit(fn)``, on ``construct``, on a Cell class or instance.
 
     Args:
         function: what to compile; what is no callable is returned unchanged.
-        options: ``capture_mode="ast"``, ``jit_level="O0"|"O1"``, ``fullgraph``, ``dynamic``.
+        capture_mode: "ast" reads the source: both arms of an ``if`` that a Tensor decides become
+            part of the graph.  "trace": Python runs the function, once for each graph, on Tensors
+            without values: such an ``if`` is an error.
+        jit_level: "O0", "O1" or "O2": how much is done to make the graph fast.  Results are equal.
+        dynamic: 0, or 1: accepted.
+        fullgraph: accepted.  Whatever it is, Python never steps in where a graph cannot go on.
+        backend: "" or "ms_backend".
+        options: ``input_signature=`` a Tensor, or a tuple of them: calls whose arguments have other
+            dtypes or shapes are refused.  ``check_finite=True``: a FloatingPointError at the first
+            operation that makes a nan or inf out of finite numbers.  ``debug_level="DEBUG"``: every
+            stage of a compilation is verified, and errors show the compiler's own frames too.
+            Without effect: ``exc_mode``, ``jit_syntax_level``, ``infer_boost``.
 
     Raises:
         ValueError: an unknown option, or a value that is not allowed.
+        TypeError: a value of the wrong type.
     """
-    for key, value in options.items():
-        if key not in _OPTIONS:
-            raise ValueError(f"jit has no option '{key}'; it knows {', '.join(_OPTIONS)}")
-        if value not in _OPTIONS[key]:
-            allowed = ", ".join(map(repr, _OPTIONS[key]))
-            raise ValueError(f"jit's {key} must be one of {allowed}, not {value!r}")
+    given = options_of(
+        dict(capture_mode=capture_mode, jit_level=jit_level, dynamic=dynamic, fullgraph=fullgraph,
+             backend=backend, **options)
+    )  # fmt: skip
+    return _jitted(function, given)
+
+
+def _jitted(function: Any, options: Options) -> Any:
     if function is None:
-        return lambda fn: jit(fn, **options)
+        return lambda fn: _jitted(fn, options)
     if isinstance(function, (staticmethod, classmethod)):
-        return type(function)(jit(function.__func__, **options))
+        return type(function)(_jitted(function.__func__, options))
     if isinstance(function, JitFunction) or not callable(function):
         return function
     if isinstance(function, type):
         if hasattr(function, "construct"):  # its own or an inherited one
-            function.construct = jit(function.construct, **options)
+            function.construct = _jitted(function.construct, options)
         return function
     return JitFunction(function, options)
 
@@ -226,7 +279,9 @@ def jit(function: Any = None, **options: Any) -> Any:
 
 
 def _jit_of_cell(cell: Any) -> JitFunction:
-    return graphs_of(cell, "call", lambda: JitFunction(cell))
+    jitted = graphs_of(cell, "call", lambda: JitFunction(cell))
+    jitted.options = options_of_cell(cell)
+    return jitted
 
 
 def run_cell(cell: Any, args: tuple, kwargs: dict) -> Any:
@@ -239,15 +294,23 @@ def compile_cell(cell: Any, args: tuple, kwargs: dict) -> None:
     _jit_of_cell(cell).compile(*args, **kwargs)
 
 
+def explain_cell(cell: Any) -> Recompilation:
+    """``Cell.explain_recompile``."""
+    return _jit_of_cell(cell).explain_recompile()
+
+
 def _run_as_graph(function: Callable, args: tuple, kwargs: dict) -> Any:
     """What is differentiated in GRAPH_MODE, or a gradient: equal ones share their graphs."""
     if isinstance(function, JitFunction) or hasattr(type(function), "construct"):
         return function(*args, **kwargs)
     of = function.fn if isinstance(function, _GRADIENTS) else function  # type: ignore[attr-defined]
     owner = getattr(of, "__self__", of)
+    options = options_of_cell(owner)
     if not hasattr(owner, "__dict__"):
-        return JitFunction(function).run(args, kwargs)
-    return graphs_of(owner, function, lambda: JitFunction(function)).run(args, kwargs)
+        return JitFunction(function, options).run(args, kwargs)
+    jitted = graphs_of(owner, function, lambda: JitFunction(function))
+    jitted.options = options
+    return jitted.run(args, kwargs)
 
 
 _GRADIENTS = (api.GradFunction, JacobianFunction, DirectionalDerivative)

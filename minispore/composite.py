@@ -1,12 +1,8 @@
-"""Functions of functions, and marks for the compiler, in MindSpore's names.
+"""Functions of functions, in MindSpore's names.
 
 ``HyperMap`` and ``Map`` call a function on the items of tuples and lists, ``MultitypeFuncGraph``
 is one function of several, chosen by the types of its arguments.  They are written so that the
 front end evaluates them like a user's functions; there is nothing of them in a graph.
-
-``constexpr``, ``no_inline``, ``lazy_inline`` and ``jit_class`` tell MindSpore's compiler what to do
-with a function or class.  Here it needs no telling: functions of constants run while compiling,
-what is inlined and when is the business of passes, and classes are evaluated as they are.
 """
 
 from __future__ import annotations
@@ -126,67 +122,3 @@ partial = functools.partial
 def Partial() -> type[functools.partial]:
     """What binds the first arguments of a function: ``Partial()(function, x)``."""
     return functools.partial
-
-
-# ------------------------------------------------------------------------ marks for the compiler
-
-
-def constexpr(fn: Callable | None = None, **options: Any) -> Callable:
-    """Mark a function of constants, whose result is a constant of the graph: it stays as it is.
-
-    `options` are MindSpore's and change nothing.  (MindSpore: ``ops.constexpr``.)
-    """
-    return (lambda function: function) if fn is None else fn
-
-
-def no_inline(fn: Callable) -> Callable:
-    """Mark a function that is not to be inlined: it stays as it is.  MindSpore: ``no_inline``."""
-    return fn
-
-
-def lazy_inline(fn: Callable | None = None, attrs: Any = None, policy: Any = None) -> Callable:
-    """Mark the ``__init__`` of a Cell that is to be inlined late: it stays as it is.
-
-    (MindSpore: ``lazy_inline``.)
-    """
-    return (lambda function: function) if fn is None else fn
-
-
-def jit_class(cls: type) -> type:
-    """Mark a class that compiled functions use: it stays as it is.  (MindSpore: ``jit_class``.)
-
-    TypeError for what is no class, and for a Cell.
-    """
-    if not isinstance(cls, type):
-        raise TypeError(f"jit_class is for classes, not {type(cls).__name__}")
-    if hasattr(cls, "construct"):
-        raise TypeError(f"jit_class is not for Cells such as {cls.__name__}")
-    return cls
-
-
-class JitConfig:
-    """Settings of the compiler for one Cell: checked and kept, they change nothing here.
-
-    Args:
-        jit_level: "O0", "O1" or "O2".
-        exc_mode: "auto", "sink" or "no_sink".
-        jit_syntax_level: "STRICT" or "LAX".
-        options: any others.
-
-    (MindSpore: ``JitConfig``.)
-    """
-
-    ALLOWED = {
-        "jit_level": ("", "O0", "O1", "O2"),
-        "exc_mode": ("auto", "sink", "no_sink"),
-        "jit_syntax_level": ("", "STRICT", "LAX"),
-        "debug_level": ("RELEASE", "DEBUG"),
-        "infer_boost": ("off", "on"),
-    }
-
-    def __init__(self, jit_level: str = "", exc_mode: str = "auto", **options: Any):
-        given = {"jit_level": jit_level, "exc_mode": exc_mode, **options}
-        for key, allowed in self.ALLOWED.items():
-            if given.setdefault(key, allowed[0]) not in allowed:
-                raise ValueError(f"JitConfig: {key} must be one of {allowed}, not {given[key]!r}")
-        self.jit_config_dict = given

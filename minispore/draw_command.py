@@ -1,11 +1,14 @@
-"""``minispore draw module:function --shape 2,3 ...``: how a function of yours is compiled."""
+"""``minispore draw`` and ``minispore step``: how a function of yours is compiled, and runs."""
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,30 @@ class DrawError(Exception):
     """What was asked for cannot be drawn; one sentence."""
 
 
+def load(name: str) -> ModuleType:
+    """The module called `name`; those of the current folder are found.
+
+    Raises:
+        DrawError: there is none, or it cannot be imported.
+    """
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and name.startswith(error.name):
+            raise DrawError(f"there is no module '{name}' here{_spelling(name)}") from error
+        raise DrawError(f"module '{name}' needs '{error.name}'") from error
+    except Exception as error:  # whatever the user's module raises
+        raise DrawError(f"importing '{name}': {type(error).__name__}: {error}") from error
+
+
+def _spelling(name: str) -> str:
+    """A hint for who named a file in place of a module."""
+    module = re.sub(r"[\\/]", ".", name.removesuffix(".py")).strip(".")
+    return f"; a module is named without .py and slashes: {module}" if module != name else ""
+
+
 def find(name: str) -> Any:
     """The object called ``module:function`` (``module:Class.method``, ``module:net``).
 
@@ -30,25 +57,22 @@ def find(name: str) -> Any:
     module_name, colon, path = name.partition(":")
     if not (module_name and colon and path):
         raise DrawError(f"'{name}' is no module:function, for example train:loss")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name and module_name.startswith(error.name):
-            raise DrawError(f"there is no module '{module_name}' here") from error
-        raise DrawError(f"module '{module_name}' needs '{error.name}'") from error
-    except Exception as error:  # whatever the user's module raises
-        raise DrawError(f"importing '{module_name}': {type(error).__name__}: {error}") from error
+    found: Any = load(module_name)
     for part in path.split("."):
         if not hasattr(found, part):
-            raise DrawError(f"'{module_name}' has no '{path}'")
+            raise DrawError(f"'{module_name}' has no '{path}'{_similar(part, found)}")
         found = getattr(found, part)
     if isinstance(found, type):
         found = _instance(found)
     if not callable(found):
         raise DrawError(f"'{name}' is no function or Cell, but a {type(found).__name__}")
     return found
+
+
+def _similar(name: str, owner: Any) -> str:
+    """What an object has that may be meant by `name`."""
+    near = difflib.get_close_matches(name, [n for n in dir(owner) if n[0] != "_"], 3)
+    return f"; did you mean {', '.join(near)}?" if near else ""
 
 
 def _instance(cls: type) -> Any:
@@ -81,19 +105,31 @@ def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> T
     return Tensor(rng.integers(0, high, shape).astype(dtype.numpy))
 
 
+def explained(name: str, tensors: Sequence[Tensor]) -> Report:
+    """How the named function is compiled for these arguments.
+
+    Raises:
+        DrawError: it cannot be found or compiled.
+    """
+    function = find(name)
+    try:
+        return explain(function, *tensors)
+    except Exception as error:  # whatever the user's function raises while it is compiled
+        place = "\n".join(getattr(error, "__notes__", ()))
+        place = f"\n{place}" if place else ""
+        hint = ""
+        if not tensors and "missing" in str(error):
+            hint = "; say what it takes by --shape, once for each argument"
+        raise DrawError(f"{type(error).__name__}: {error}{hint}{place}") from error
+
+
 def draw_to(name: str, tensors: Sequence[Tensor], out: Path) -> Report:
     """Compile the named function for these arguments and save the report.
 
     Raises:
         DrawError: it cannot be found, compiled or saved.
     """
-    function = find(name)
-    try:
-        report = explain(function, *tensors)
-    except Exception as error:  # whatever the user's function raises while it is compiled
-        place = "\n".join(getattr(error, "__notes__", ()))
-        place = f"\n{place}" if place else ""
-        raise DrawError(f"{type(error).__name__}: {error}{place}") from error
+    report = explained(name, tensors)
     try:
         report.save(out)
     except OSError as error:

@@ -23,7 +23,9 @@ from minispore.abstract import STACK, AbstractTensor
 from minispore.autodiff.nodes import Place, Places, differentiable, items_of, place_of
 from minispore.autodiff.tape import innermost
 from minispore.autodiff.transform import J
+from minispore.context import checks_finite
 from minispore.engine import Executable, compile_plan
+from minispore.ir.finite import run_checked
 from minispore.ir.interp import debugging
 from minispore.ir.node import CNode, FuncGraph, Node, ParameterNode, copied_parameters, make_tuple
 from minispore.ir.verify import verify
@@ -33,12 +35,16 @@ from minispore.tensor import Tensor, tapes
 
 
 class GraphFunction:
-    """A closed graph without Grad nodes, as a function from a list of values to a tuple."""
+    """A closed graph without Grad nodes, as a function from a list of values to a tuple.
 
-    def __init__(self, graph: FuncGraph):
+    `check_finite`: a node that makes a nan or inf out of finite numbers stops it.
+    """
+
+    def __init__(self, graph: FuncGraph, check_finite: bool = False):
         if debugging():
             verify(graph, "grad")
         self.graph = graph
+        self.check_finite = check_finite
         self.name = graph.name
         self.n_outputs = len(items_of(graph.output))
         self._live: dict[Places, Places] = {}  # see expect
@@ -52,7 +58,11 @@ class GraphFunction:
     def __call__(self, inputs: Sequence[Any]) -> tuple:
         if tapes.active:
             return self.recorded(inputs)
-        found = self.plan.run([v._data if isinstance(v, Tensor) else v for v in inputs])
+        values = [v._data if isinstance(v, Tensor) else v for v in inputs]
+        if self.check_finite or checks_finite():
+            found = run_checked(self.graph, values)
+        else:
+            found = self.plan.run(values)
         return tuple(Tensor._wrap(v) if isinstance(v, np.ndarray) else v for v in found)
 
     def recorded(self, inputs: Sequence[Any]) -> tuple:
@@ -91,14 +101,15 @@ class GraphFunction:
         """The pair that keeps residuals, for some inputs and some outputs."""
         key = (wrt, live, bprop_getters.version)
         if key not in self._pairs:
-            self._pairs[key] = keeping_pair(self.graph, wrt, live)
+            self._pairs[key] = pair = keeping_pair(self.graph, wrt, live)
+            pair.forward.check_finite = pair.backward.check_finite = self.check_finite
         return self._pairs[key]
 
     def recomputing(self, wrt: Places, live: Places) -> Pair:
         """The pair that keeps nothing: its backward graph begins with the forward graph."""
         key = (wrt, live, bprop_getters.version, "recomputing")
         if key not in self._pairs:
-            backward = GraphFunction(backward_graph(self.graph, wrt, live))
+            backward = GraphFunction(backward_graph(self.graph, wrt, live), self.check_finite)
             sources = [("input", i) for i in range(len(self.graph.parameters))]
             self._pairs[key] = Pair(wrt, live, self, backward, sources)
         return self._pairs[key]

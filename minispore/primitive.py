@@ -173,6 +173,9 @@ class Handler(Protocol):
     def write(self, cell: Any, value: Any) -> None:
         """Give the Tensor `cell` the value of another Tensor, of the same dtype and shape."""
 
+    def call(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The result of a Cell or a gradient that Python calls while a graph is made."""
+
 
 class _Handlers(threading.local):
     def __init__(self) -> None:

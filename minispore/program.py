@@ -30,13 +30,15 @@ from minispore.frontend.commits import Target
 from minispore.frontend.errors import UnsupportedError, deep_stack, locate
 from minispore.frontend.evaluate import Evaluator
 from minispore.frontend.exits import is_symbolic, refuse_choice
-from minispore.frontend.guards import Guard
+from minispore.frontend.guards import Guard, Guarded
 from minispore.frontend.heap import Lazy
 from minispore.frontend.lower import Lowering
+from minispore.frontend.trace import Tracer
 from minispore.graph_function import GraphFunction
 from minispore.ir.interp import debugging
 from minispore.ir.node import FuncGraph, Node, ParameterNode, ValueNode
 from minispore.ir.verify import verify
+from minispore.jit_options import DEFAULTS, Options
 from minispore.ops.structural import written_before
 from minispore.parameter import Parameter
 from minispore.passes import Fire, optimize
@@ -65,12 +67,13 @@ class Compiled:
 
     `history` are the graphs on the way, in order.  `structure` is that of the function's result.  A
     place says where a value is found: input number p, or output number ~p.  `places` are those of
-    the result's leaves; `writes` tell which targets get the value at which place.
+    the result's leaves; `writes` tell which targets get the value at which place.  `number` counts
+    the graphs of a function; `arguments` describe what this one was compiled for (recompile.py).
     """
 
     history: list[Stage]
     guard: Guard
-    guard_source: str
+    guarded: Guarded
     structure: Structure
     places: list[int]
     targets: list[Target]
@@ -78,6 +81,8 @@ class Compiled:
     first_inputs: list[Tensor] | None
     function: GraphFunction
     lock: threading.RLock = field(default_factory=threading.RLock)
+    number: int = 0
+    arguments: dict[str, Any] = field(default_factory=dict)
 
     @functools.cached_property
     def taken(self) -> frozenset[int]:
@@ -121,22 +126,31 @@ class Compiled:
 # ------------------------------------------------------------------------------- compiling
 
 
-def compile_call(function: Callable, args: tuple, kwargs: dict, name: str) -> Compiled:
+def compile_call(
+    function: Callable, args: tuple, kwargs: dict, name: str, options: Options = DEFAULTS
+) -> Compiled:
     """Compile one call: evaluate it into a graph, expand gradients, optimise, plan."""
     depth = context.get_context("max_call_depth")
-    ev = Evaluator(name, depth)
+    if options.capture_mode == "trace":
+        evaluator: type[Evaluator] = Tracer
+    else:
+        evaluator = Evaluator
+    ev = evaluator(name, depth)
     with deep_stack(depth):
         try:
             with drawn_again_if_it_fails():
-                return _compile(ev, function, args, kwargs)
+                return _compile(ev, function, args, kwargs, options)
         except Exception:
             if not ev.kept:
                 raise
         # The numbers of a loop that constants decide may be needed after it: unroll such loops.
-        return _compile(Evaluator(name, depth, keeps_loops=False), function, args, kwargs)
+        ev = evaluator(name, depth, keeps_loops=False)
+        return _compile(ev, function, args, kwargs, options)
 
 
-def _compile(ev: Evaluator, function: Callable, args: tuple, kwargs: dict) -> Compiled:
+def _compile(
+    ev: Evaluator, function: Callable, args: tuple, kwargs: dict, options: Options
+) -> Compiled:
     start = perf_counter()
     leaves, structure = flatten((args, kwargs), is_tensor)
     n_args = len({id(t) for t in leaves})
@@ -161,12 +175,12 @@ def _compile(ev: Evaluator, function: Callable, args: tuple, kwargs: dict) -> Co
         verify(graph, "evaluate")
     if graph.has_grad():  # then it depends on registered rules
         ev.outside.gradient_rules()
-    guard, source = ev.outside.guard(n_args)
+    guarded = ev.outside.guarded(n_args)
     history = [Stage("evaluate", graph, perf_counter() - start)]
-    graph_function, more = _compile_graph(graph)
+    graph_function, more = _compile_graph(graph, options.check_finite)
     return Compiled(
-        history + more, guard, source, result.structure, result.places, ev.commits.targets,
-        result.writes, list(ev.outside.tensors), graph_function,
+        history + more, guarded.function(), guarded, result.structure, result.places,
+        ev.commits.targets, result.writes, list(ev.outside.tensors), graph_function,
     )  # fmt: skip
 
 
@@ -216,7 +230,13 @@ def _as_seen(ev: Evaluator, value: Any) -> Any:
 
 def _needs_constant(ev: Evaluator, error: NeedConstant) -> TypeError:
     """The user's error for a run-time value where a graph needs a constant."""
-    out = TypeError(f"{error} cannot be known when the graph is compiled")
+    advice = ""
+    if isinstance(ev, Tracer):
+        advice = (
+            ", while Python runs the function (capture_mode='trace'); capture_mode='ast' reads its "
+            "source, and makes both arms of an if part of the graph"
+        )
+    out = TypeError(f"{error} cannot be known when the graph is compiled{advice}")
     for note in getattr(error, "__notes__", ()):
         out.add_note(note)
     return out
@@ -271,7 +291,7 @@ class Result:
                 "a compiled function cannot return a function: return what it computes"
             )
         mutable = isinstance(value, (set, np.ndarray, Lazy)) or id(value) in self.ev.outside.old
-        if mutable or is_symbolic(value) or id(value) in self.ev.births:
+        if mutable or is_symbolic(value) or self.ev.is_new(value):
             kind = type(value).__name__
             raise UnsupportedError(
                 f"a compiled function cannot return an object of type {kind}: return Tensors, "
@@ -279,10 +299,10 @@ class Result:
             )
 
 
-def _compile_graph(graph: FuncGraph) -> tuple[GraphFunction, list[Stage]]:
+def _compile_graph(graph: FuncGraph, check_finite: bool) -> tuple[GraphFunction, list[Stage]]:
     """Expand gradients, optimise and plan a graph; every stage that changed it is kept."""
     last = perf_counter()
-    function = GraphFunction(expand_grad(graph))
+    function = GraphFunction(expand_grad(graph), check_finite)
     stages = [Stage("grad", function.graph, perf_counter() - last)]
     log: list[Fire] = []
     n_logged = 0

@@ -12,10 +12,11 @@ from __future__ import annotations
 import base64
 import html
 import inspect
+import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,26 +26,36 @@ from minispore.files import write_whole
 from minispore.frontend.desugar import source_of
 from minispore.frontend.source import code_of
 from minispore.ir.draw import draw, draw_difference
+from minispore.ir.finite import NonFinite, find_non_finite
 from minispore.ir.node import FuncGraph
 from minispore.ir.render import Drawing
 from minispore.ir.text import to_text
-from minispore.passes import default_pipeline
+from minispore.passes import LATE_INLINE, default_pipeline
 from minispore.program import Compiled, Stage, python_function
+from minispore.random import drawn_again
+from minispore.stepper import Stepper
+from minispore.tensor import Tensor
 
 _DESCRIPTIONS = {
     "evaluate": "the source, evaluated: one node per operation, one graph per function",
     "grad": "each gradient asked for became a forward and a backward graph (J)",
     "optimized": "what runs",
-} | {p.name: p.description for p in default_pipeline().passes}
+} | {p.name: p.description for p in (*default_pipeline().passes, LATE_INLINE)}
 
 
 class Report:
-    """How one call was compiled; see ``explain``."""
+    """How one call was compiled; see ``explain``.
 
-    def __init__(self, name: str, function: Callable, compiled: Compiled):
+    `values` are those of the graph's inputs, for who runs it.
+    """
+
+    def __init__(
+        self, name: str, function: Callable, compiled: Compiled, values: Sequence[Any] = ()
+    ):
         self.name = name
         self.function = function
         self.compiled = compiled
+        self.values = values
 
     # ------------------------------------------------------------------------------- the parts
 
@@ -68,7 +79,7 @@ class Report:
     @property
     def guards(self) -> str:
         """The generated function that decides whether a later call may use this graph."""
-        return self.compiled.guard_source
+        return self.compiled.guarded.source
 
     @property
     def inputs(self) -> list[str]:
@@ -98,6 +109,26 @@ class Report:
     def difference(self, before: str, after: str, **options: Any) -> Drawing:
         """Two stages side by side."""
         return draw_difference(self.graph(before), self.graph(after), side_by_side=True, **options)
+
+    def step(self, stage: str = "grad") -> Stepper:
+        """Walk the graph of a stage node by node, with values and source lines.
+
+        It runs on what the call was given, in the interpreter; nothing outside is written.  In a
+        terminal: ``report.step().interact()``.
+        """
+        return Stepper(self.graph(stage), self.values, self.name)
+
+    def find_nan(self, inf: bool = True, stage: str = "grad") -> NonFinite | None:
+        """The first node that makes a nan or inf out of finite numbers, forward or backward.
+
+        Args:
+            inf: False looks for nan only: an inf may be meant, and masked later.
+            stage: the graph that is run, on what the call was given.
+
+        Returns:
+            What was found, with its line, values and calls (print it); None if there is none.
+        """
+        return find_non_finite(self.graph(stage), self.values, inf)
 
     def _before(self, stage: str) -> FuncGraph | None:
         """The graph that a pass was given; None for stages that are no passes."""
@@ -191,13 +222,17 @@ class Report:
         """
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
-        for old in target.iterdir():  # of another function: it may have had more stages
-            if re.fullmatch(r"\d\d_[a-z_]+\.(ir|dot|svg)", old.name):
-                old.unlink()
+        _remove_stages(target)  # of another function: it may have had more stages
         write_stages(self, target)
         write_whole(target / "report.html", self.page())
         write_whole(target / "report.txt", str(self) + "\n")
         return target
+
+
+def _remove_stages(folder: Path) -> None:
+    for old in folder.iterdir():
+        if re.fullmatch(r"\d\d_[a-z_]+\.(ir|dot|svg)", old.name):
+            old.unlink()
 
 
 def write_stages(report: Report, folder: Path) -> None:
@@ -213,11 +248,19 @@ def write_stages(report: Report, folder: Path) -> None:
             write_whole(base.with_suffix(".svg"), svg)
 
 
+_saved = itertools.count(1)  # numbers the compilations of this program that were saved
+
+
 def _save_graphs(jitted: JitFunction, compiled: Compiled) -> None:
-    """What ``set_context(save_graphs=True, save_graphs_path=...)`` asks for."""
+    """What ``set_context(save_graphs=True, save_graphs_path=...)`` asks for.
+
+    Each compilation has a folder of its own, numbered and named after the function.
+    """
     if get_context("save_graphs"):
-        folder = Path(get_context("save_graphs_path"))
+        name = re.sub(r"\W+", "", jitted.__name__) or "function"
+        folder = Path(get_context("save_graphs_path")) / f"{next(_saved):03d}_{name}"
         folder.mkdir(parents=True, exist_ok=True)
+        _remove_stages(folder)  # of an earlier run of the program
         write_stages(Report(jitted.__name__, jitted, compiled), folder)
 
 
@@ -275,6 +318,7 @@ def explain(function: Callable, *args: Any, **kwargs: Any) -> Report:
         What compiling raises: the error points at the user's line.
     """
     jitted = function if isinstance(function, JitFunction) else JitFunction(function)
-    jitted.compile(*args, **kwargs)
-    assert jitted.last is not None
-    return Report(jitted.__name__, function, jitted.last)
+    with drawn_again():
+        compiled, inputs = jitted.find(args, kwargs)
+        values = [x._data if isinstance(x, Tensor) else x for x in inputs]
+    return Report(jitted.__name__, function, compiled, values)

@@ -207,6 +207,12 @@ class GraphBuilder:
     def write(self, cell: Tensor, value: Tensor) -> None:
         cell._node = self.node_of(value)
 
+    def call(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        raise RuntimeError(
+            f"a {type(function).__name__} cannot be called inside a compiled function where no "
+            "program is evaluated: in a gradient rule, or in a rule of a pass"
+        )
+
 
 __all__ = [
     "GraphBuilder", "NeedConstant", "Scalar", "constant_node", "handled_by", "scalar_op", "wrap",

@@ -22,7 +22,9 @@ import numpy as np
 from minispore import dtype as dt
 from minispore import ops
 from minispore.abstract import AbstractScalar, AbstractTensor
+from minispore.context import checks_finite
 from minispore.dtype import DType
+from minispore.ir.finite import NonFinite, born, error_of
 from minispore.ir.node import Node
 from minispore.ops.common import holds_tensors
 from minispore.primitive import (
@@ -138,9 +140,14 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
         """Take over the memory of a Tensor that no one else has; no tape may be active."""
         self._data, self._key = value._data, value._key
 
+    @property
+    def _is_unknown(self) -> bool:
+        """True if there is no value yet, or one that the graph in the making must not see."""
+        return self._node is not None or getattr(current_handler(), "hides_values", False)
+
     def _array(self, wanted: str) -> np.ndarray:
         """The ndarray; RuntimeError inside a graph, where there is none yet."""
-        if self._node is not None:
+        if self._is_unknown:
             raise RuntimeError(
                 f"{wanted} of this Tensor is known only when the graph runs; compute with "
                 "minispore ops instead, or do it outside the compiled function"
@@ -233,7 +240,7 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
     def item(self) -> Any:
         """The only element as a Python number; ValueError if there is more than one."""
         self._one_element("item()")
-        if self._node is not None:
+        if self._is_unknown:
             kind = dt.dtype_to_pytype(self.dtype)
             return apply(REGISTRY["TensorToScalar"].bound(kind=kind), self)
         return self._data.item()
@@ -247,7 +254,7 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
     def _number(self, wanted: str) -> Any:
         """The only element, for Python's conversions, which cannot wait until a graph runs."""
         self._one_element(wanted)
-        if self._node is not None:
+        if self._is_unknown:
             raise NeedConstant(f"{wanted} of a Tensor that is known only at run time")
         return self._data.item()
 
@@ -380,6 +387,8 @@ class EagerHandler:
             out = _result(value, expected)
         if prim.is_users:
             check_promise(prim, out, expected)
+        if checks_finite():
+            refuse_non_finite(prim, value, arrays)
         for tape in tapes.active:
             tape.record(prim, args, out)
         return out
@@ -391,6 +400,17 @@ class EagerHandler:
         for tape in tapes.active:
             tape.written(cell)
         cell._data, cell._key = value._data.copy(), value._key  # the cell's memory is its own
+
+    def call(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        return function(*args, **kwargs)
+
+
+def refuse_non_finite(prim: Primitive, value: Any, arrays: list[Any]) -> None:
+    """FloatingPointError if an operation made a nan or inf out of finite numbers."""
+    made = born(value if isinstance(value, tuple) else (value,), arrays)
+    if made is not None:
+        operands = {f"operand {i}": operand for i, operand in enumerate(arrays, 1)}
+        raise error_of(NonFinite(*made, prim.name, operands, phase="", path=("",)))
 
 
 def check_promise(prim: Primitive, out: Any, expected: Any) -> None:

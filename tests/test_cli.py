@@ -14,6 +14,7 @@ import pytest
 
 from minispore import cli
 from minispore.dataset import load_digits
+from minispore.primitive import REGISTRY
 from minispore.train import digits as job
 from minispore.train.serialization import load_checkpoint
 
@@ -300,6 +301,52 @@ def test_run_wrong_files(capsys, graph_file, tmp_path):
         assert_one_sentence(*run(capsys, "run", *arguments), *words)
 
 
+OWN = """
+import numpy as np
+from minispore.primitive import Primitive
+
+class Cube(Primitive):
+    def infer(self, x):
+        return x
+
+    def eval(self, x):
+        return x**3
+
+    def vjp(self, inputs, out, dout):
+        return (3 * inputs[0] * inputs[0] * dout,)
+"""
+
+
+def test_run_with_primitives_of_the_user(capsys, tmp_path, monkeypatch):
+    (tmp_path / "own_primitives.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    graph = tmp_path / "g.ir"
+    graph.write_text(
+        "subgraph @main(%x: Tensor[Float32, (2)]) {\n  %1 = Cube(%x) : Tensor[Float32, (2)]\n"
+        "  return %1\n}\n"
+    )
+    x = save(tmp_path / "x.npy", np.array([2, 3], np.float32))
+    code, out, err = run(capsys, "run", graph)
+    assert (code, out) == (2, "")
+    assert err.endswith(
+        "A primitive of your own is known with --import MODULE, which defines it.\n"
+    )
+    try:
+        given = ("run", graph, "--import", "own_primitives")
+        assert run(capsys, *given, "--input", x)[1] == "output 0: Tensor[Float32, (2)]\n[ 8. 27.]\n"
+        assert "Cube(" in run(capsys, *given, "--optimized")[1]
+    finally:
+        REGISTRY.pop("Cube", None)
+        sys.modules.pop("own_primitives", None)
+    assert_one_sentence(*run(capsys, "run", graph, "--import", "no_such"), "no module 'no_such'")
+
+
+def test_run_a_program_is_a_mistake(capsys, tmp_path):
+    (tmp_path / "train.py").write_text("import numpy")
+    err = run(capsys, "run", tmp_path / "train.py")[2]
+    assert err.endswith("To see how a function is compiled: minispore draw train:FUNCTION.\n")
+
+
 # ------------------------------------------------------------------------------- the program
 
 
@@ -310,6 +357,20 @@ def test_help_and_version(capsys):
     assert code == 0 and "default: 10" in out and "default: minispore-train" in out
     code, out, _ = run(capsys, "--version")
     assert code == 0 and re.fullmatch(r"minispore \d+\.\d+\.\d+\n", out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["run", "g.ir", "--inputs", "x"], "--inputs x; did you mean --input? (see minispore run"),
+        (["train", "--epoch-s=3"], "did you mean --epochs?"),
+        (["draw", "m:f", "--shape", "2", "3"], "arguments: 3; sizes are joined by commas, --shape"),
+        (["draw", "m:f", "--color"], "unrecognized arguments: --color (see minispore draw --help)"),
+        (["book", "--opn"], "minispore book: unrecognized arguments: --opn"),
+    ],
+)  # fmt: skip
+def test_unknown_arguments(capsys, arguments, hint):
+    assert_one_sentence(*run(capsys, *arguments), hint)
 
 
 @pytest.mark.parametrize("arguments", [[], ["sail"], ["run"]])

@@ -76,7 +76,7 @@ def half(shape):
     return tuple(n // 2 for n in shape)
 
 
-@ops.constexpr(get_instance=False)
+@ops.constexpr(check=False)
 def doubled(n):
     return 2 * n
 
@@ -100,17 +100,12 @@ class Late(nn.Cell):
     def __init__(self):
         super().__init__(flags={"early": False})
 
-    @ms.lazy_inline(policy="front")
-    def again(self):
-        return self
-
     def construct(self, x):
         return x + 1 if self.early else x + 2
 
 
 def test_marks_change_nothing():
     cell = Late()
-    assert cell.again() is cell
 
     def program(x):
         shaped = ops.reshape(product(x, x), (*half((2, 4)), doubled(1) - 1))
@@ -120,7 +115,7 @@ def test_marks_change_nothing():
     assert found[0].shape == (1, 2, 1)
     assert_same(found[1:], (3 * X, X + 2))
     for wrong in (3, Late):
-        with pytest.raises(TypeError, match="jit_class is"):
+        with pytest.raises(TypeError, match="jit_class"):
             ms.jit_class(wrong)
 
 
@@ -130,7 +125,7 @@ def test_settings_of_a_cell():
     assert cell[1].early and cell[1].get_flags() == {"early": True}
     assert cell.add_flags(a=1) is cell and cell.get_flags() == {"early": True, "a": 1}
     cell.recompute(mp_comm_recompute=True)
-    cell.set_jit_config(ms.JitConfig("O1", jit_syntax_level="STRICT", more=1))
+    cell.set_jit_config(ms.JitConfig("O1", jit_syntax_level="STRICT", fullgraph=True))
     assert cell.cls_name == "SequentialCell"
     assert_same(cell(X), X + 2)
     assert ms.JitConfig().jit_config_dict["exc_mode"] == "auto"
@@ -308,7 +303,7 @@ def test_writes_of_parts_in_graphs():
 
 
 def test_settings_for_speed_and_devices_are_kept():
-    with ms.context.using(jit_level=None, device_id=0, max_call_depth=1000):
+    with ms.context.using(jit_level="", device_id=0, max_call_depth=1000):
         ms.set_context(jit_level="O0", pynative_synchronize=True)
         ms.set_device("CPU", 2)
         ms.set_recursion_limit(50)

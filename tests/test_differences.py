@@ -7,6 +7,7 @@ import contextlib
 import io
 import math
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -522,8 +523,6 @@ def _():
         return Tensor(np.sin(x.asnumpy()))
 
     refused(RuntimeError, "asnumpy", f, Tensor(1.0))
-    with pytest.raises(RuntimeError), ms.context.using(jit_syntax_level=2):
-        ms.jit(f, fullgraph=False)(Tensor(1.0))
 
 
 @row("`class`, `import`, `yield`")
@@ -628,18 +627,87 @@ def _():
     assert compiled.compile_count == 2  # one for tuples, one for lists
 
 
-@row("Unknown options of `jit`")
+@row("Unknown options of `jit` and `JitConfig`")
 def _():
-    with pytest.raises(ValueError, match="no option 'speed'"):
-        ms.jit(ops.sin, speed=3)
+    for take in (lambda **options: ms.jit(ops.sin, **options), ms.JitConfig):
+        with pytest.raises(ValueError, match="no option 'speed'"):
+            take(speed=3)
+
+
+@row('`jit(fullgraph=False)`, `jit_syntax_level="LAX"`')
+def _():
+    def f(x):
+        return Tensor(np.sin(x.asnumpy()))
+
+    for options in ({"fullgraph": False}, {"fullgraph": True}, {"jit_syntax_level": "LAX"}):
+        with pytest.raises(RuntimeError, match="asnumpy"):
+            ms.jit(f, **options)(Tensor(1.0))
 
 
 @row("`jit(capture_mode=...)`")
 def _():
-    assert ms.jit(ops.sin, capture_mode="ast")(Tensor(0.0)) == 0
-    for other in ("trace", "bytecode"):
-        with pytest.raises(ValueError, match="capture_mode"):
-            ms.jit(ops.sin, capture_mode=other)
+    for mode in ("ast", "trace"):
+        assert ms.jit(ops.sin, capture_mode=mode)(Tensor(0.0)) == 0
+    with pytest.raises(ValueError, match="capture_mode"):
+        ms.jit(ops.sin, capture_mode="bytecode")
+
+
+@row('What a function reads of Python under `capture_mode="trace"`')
+def _(monkeypatch):
+    compiled = ms.jit(lambda x: x * SCALE, capture_mode="trace")
+    for scale in (2, 5, 2):
+        monkeypatch.setitem(globals(), "SCALE", scale)
+        assert compiled(Tensor(1.0)) == scale
+    seen = []
+    for f in (lambda x: print(x), lambda x: x * time.time(), lambda x: seen.append(x)):
+        with pytest.raises(RuntimeError, match="only while tracing"):
+            ms.jit(f, capture_mode="trace")(Tensor(1.0))
+    assert seen == []
+
+
+@row('`jit(jit_level="O2")`')
+def _():
+    for level in ("O0", "O1", "O2"):
+        assert ms.jit(ops.sin, jit_level=level)(Tensor(0.0)) == 0
+        assert ms.JitConfig(jit_level=level).jit_config_dict["jit_level"] == level
+        with ms.context.using(jit_level=level):
+            assert ms.get_context("jit_level") == level
+
+
+@row("`jit(backend=...)`")
+def _():
+    assert ms.jit(ops.sin, backend="ms_backend")(Tensor(0.0)) == 0
+    with pytest.raises(ValueError, match="backend"):
+        ms.jit(ops.sin, backend="GE")
+
+
+@row("`set_jit_config`, called again or with something else")
+def _():
+    net = nn.ReLU()
+    for level in ("O1", "O2"):
+        net.set_jit_config(ms.JitConfig(jit_level=level))
+        assert net.jit_config_dict["jit_level"] == level
+    with pytest.raises(TypeError, match="takes a JitConfig"):
+        net.set_jit_config("O1")
+
+
+@row("A Tensor as argument of a `constexpr`")
+def _():
+    two = ms.constexpr(lambda x: 2)
+    raises(TypeError, "takes constants, and argument 1 is", lambda x: x * two(x), Tensor(1.0))
+
+
+@row("A list that a `constexpr` changes")
+def _():
+    grow = ms.constexpr(lambda items: items.append(1))
+
+    def f(x):
+        items = [0]
+        grow(items)
+        return x, items
+
+    assert f(Tensor(1.0))[1] == [0, 1]
+    refused(RuntimeError, "must not change its arguments", f, Tensor(1.0))
 
 
 # ---------------------------------------------------------------------------------- gradients

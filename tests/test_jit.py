@@ -177,23 +177,6 @@ def test_copies_and_pickles():
     assert copy.deepcopy(add_one) is add_one
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"jit_level": "O9"},
-        {"mode": 1},
-        {"fullgraph": 3},
-        {"capture_mode": "bytecode"},
-        {"dynamic": 2},
-    ],
-)
-def test_options_are_checked(options):
-    with pytest.raises(ValueError, match=next(iter(options))):
-        ms.jit(lambda x: x, **options)
-    with pytest.raises(ValueError, match=next(iter(options))):
-        ms.jit(**options)
-
-
 def test_arguments_by_python_s_rules():
     @ms.jit
     def f(x, /, y=2, *more, z=3, **rest):

@@ -1,5 +1,6 @@
 """explain's report, save_graphs, and ``minispore draw``."""
 
+import itertools
 import re
 import subprocess
 import sys
@@ -153,14 +154,37 @@ def test_cells_methods_and_jitted_functions():
 
 
 def test_save_graphs(tmp_path):
-    with ms.context.using(save_graphs=True, save_graphs_path=str(tmp_path / "graphs")):
+    folder = tmp_path / "graphs"
+
+    def twice(x):
+        return x + x
+
+    with ms.context.using(save_graphs=True, save_graphs_path=str(folder)):
         f = ms.jit(scaled)
         f(X)
         f(X)
-    names = [p.name for p in (tmp_path / "graphs").iterdir()]
-    assert "00_evaluate.ir" in names and any(n.endswith("optimized.ir") for n in names)
+        f(X + Tensor([[1.0, 2.0, 3.0]]))
+        ms.jit(twice)(X)
+        ms.jit(lambda x: x * 3)(X)
     ms.jit(lambda x: x + 1)(X)  # off again
-    assert sorted(names) == sorted(p.name for p in (tmp_path / "graphs").iterdir())
+    saved = sorted(p.name for p in folder.iterdir())
+    assert [name.partition("_")[2] for name in saved] == ["scaled", "twice", "lambda"]
+    first, *_ = numbers = [int(name.partition("_")[0]) for name in saved]
+    assert numbers == [first, first + 1, first + 2]
+    for name, text in zip(saved, ("Sqrt", "Add", "Mul"), strict=True):
+        files = [p.name for p in (folder / name).iterdir()]
+        assert "00_evaluate.ir" in files and any(n.endswith("optimized.ir") for n in files)
+        assert text in (folder / name / "00_evaluate.ir").read_text()
+
+
+def test_saved_graphs_replace_those_of_an_earlier_program(tmp_path, monkeypatch):
+    monkeypatch.setattr("minispore.report._saved", itertools.count(1))
+    old = tmp_path / "001_scaled" / "07_older.ir"
+    old.parent.mkdir()
+    old.write_text("old")
+    with ms.context.using(save_graphs=True, save_graphs_path=str(tmp_path)):
+        ms.jit(scaled)(X)
+    assert not old.exists() and (old.parent / "00_evaluate.ir").exists()
 
 
 # ------------------------------------------------------------------------------- minispore draw
@@ -217,10 +241,12 @@ def test_draw(module, tmp_path, capsys, arguments):
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
-        (["f"], "missing required argument"),
+        (["f"], "missing required argument(s): 'x', 'w'; say what it takes by --shape, once"),
         (["f", "--shape", "2,3", "--shape", "4,4"], "impossible"),
         (["bad", "--shape", "2,3"], "drawn_module.py"),
-        (["nothing"], "has no 'nothing'"),
+        (["nothing"], "has no 'nothing'\n"),
+        (["net.constuct"], "has no 'net.constuct'; did you mean construct?"),
+        (["Nets"], "has no 'Nets'; did you mean Net?"),
         (["number"], "is no function or Cell, but a int"),
         (["f", "--shape", "2,3", "--dtype", "int8", "--dtype", "int8"], "give one, or one each"),
     ],
@@ -231,6 +257,27 @@ def test_draw_says_what_is_wrong(module, capsys, arguments, sentence):
     error = capsys.readouterr().err
     assert error.startswith("minispore draw: ") and sentence in error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("drawn_module.py:f", "drawn_module"), ("a/drawn_module.py:f", "a.drawn_module")],
+)
+def test_a_file_in_place_of_a_module(module, capsys, name, hint):
+    assert main(["draw", name]) == 2
+    assert f"a module is named without .py and slashes: {hint}\n" in capsys.readouterr().err
+
+
+def test_step(module, capsys, monkeypatch):
+    asked = iter(["n", "p", "q"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(asked))
+    code = main(["step", f"{module}:f", "--shape", "2,3", "--shape", "3,4"])
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
+    assert "MatMul(%para1_x, %para2_w)" in out and "return ops.relu(x @ w).sum()" in out
+    assert "step 2, forward, in @f" in out and next(asked, None) is None
+    assert main(["step", f"{module}:nothing"]) == 2
+    assert capsys.readouterr().err.startswith("minispore step: ")
 
 
 @pytest.mark.parametrize("name", ["f", "drawn:", ":f", "no_such_module:f"])

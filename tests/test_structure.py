@@ -49,7 +49,7 @@ def test_the_import_test_can_fail():
 PASS_DRIVER = ("passes/__init__.py", "passes/pattern.py", "passes/rewrite.py", "passes/pipeline.py")
 PLAN = ("engine/__init__.py", "engine/plan.py")
 IR = tuple(
-    f"ir/{m}.py" for m in "__init__ node text literal verify interp compare".split()
+    f"ir/{m}.py" for m in "__init__ node text literal verify interp compare finite values".split()
 )  # without its drawings
 OUTSIDE = (  # rooms without a budget: built on top of the spine
     "nn/", "dataset/", "train/", "parallel/", "report.py", "aliases.py", "cli.py",
@@ -59,8 +59,8 @@ OUTSIDE = (  # rooms without a budget: built on top of the spine
 BUDGETS = {
     # Typed code at 100 columns, and a front end that holds all of control flow: what was measured
     # when it was complete, with little room to grow.
-    "spine": 10800,
-    "of it, frontend": 5300,
+    "spine": 12300,
+    "of it, frontend": 5600,
     "drawings": 1500,
     "ops": 3500,
     "rule tables": 900,

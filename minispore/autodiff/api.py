@@ -23,7 +23,7 @@ from minispore.autodiff.tape import Tape
 from minispore.context import GRAPH_MODE, get_context
 from minispore.ops import stop_gradient
 from minispore.parameter import Parameter
-from minispore.primitive import is_number, is_tracing
+from minispore.primitive import current_handler, is_number, is_tracing
 from minispore.tensor import Tensor, is_tensor, tapes
 from minispore.tree import Text, flatten
 
@@ -114,9 +114,10 @@ class GradFunction:
         return f"<gradient of {self.__name__}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if is_tracing():
+            return current_handler().call(self, list(args), kwargs)
         if (run := runner()) is not None:
             return run(self, args, kwargs)
-        refuse_tracing(f"the gradient of {self.__name__}")
         args, kwargs, sens = self.split_sens(args, kwargs)
         selection = self.select(args, kwargs)
         tape, keys, value = taped(self.fn, args, kwargs, selection)

@@ -170,7 +170,11 @@ class Tape:
         if all(d is None for d in douts):
             return
         dout = douts if isinstance(entry.out, tuple) else douts[0]
-        cotangents = vjp_of(entry.rule, entry.inputs, entry.out, dout)
+        try:
+            cotangents = vjp_of(entry.rule, entry.inputs, entry.out, dout)
+        except FloatingPointError as error:  # check_finite: the line is that of the whole gradient
+            error.add_note(f"In the gradient of {entry.rule.name}.")
+            raise
         for x, cotangent in zip(entry.inputs, cotangents, strict=True):
             if cotangent is not None and isinstance(x, Tensor) and x._key in self._live:
                 if x.dtype.is_integer:

@@ -36,7 +36,7 @@ from minispore.frontend.heap import (
 )
 from minispore.frontend.recursion import Call, Recurs, Recursion, open_recursion
 from minispore.frontend.source import Code, code_of
-from minispore.ir.node import Node, ParameterNode
+from minispore.ir.node import LATE, Node, ParameterNode
 from minispore.parameter import Parameter
 from minispore.primitive import Primitive
 from minispore.symbolic import Scalar, wrap
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 # Modules of this package whose functions are evaluated from source, like a user's.
 _EVALUATED = ("minispore.nn", "minispore.train", "minispore.composite", "minispore.ops.loops")
 # Modules whose functions may run while compiling, on constants: they have no hidden state.
-_PURE = frozenset(
+PURE = frozenset(
     "math operator numpy functools itertools collections typing copy _operator ml_dtypes builtins "
     "_functools fractions decimal string".split()
 )
@@ -129,7 +129,7 @@ def _call_function(
         return BUILTINS[function](ev, args, kwargs)
     if _is_native(module):
         return native(ev, function, args, kwargs)
-    if module.split(".")[0] in _PURE:
+    if module.split(".")[0] in PURE:
         return native(ev, function, args, kwargs)
     if getattr(function, "__wrapped_native__", False):
         return native(ev, function, args, kwargs)
@@ -155,7 +155,7 @@ def native(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]
         is_old = isinstance(out, Tensor) and ev.outside.number(out) is not None
         return out if is_value or is_old else _new(ev, out)
     name = getattr(function, "__qualname__", repr(function))
-    if module.split(".")[0] not in _PURE or module.startswith("numpy.random"):
+    if module.split(".")[0] not in PURE or module.startswith("numpy.random"):
         raise UnsupportedError(
             f"'{module}.{name}' has no Python source and may have hidden state, so it cannot "
             "be part of a compiled graph: call it outside and pass its result in"
@@ -238,14 +238,19 @@ def call_builtin_method(
 
 def call_python(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Evaluate a function in a region of its own: it becomes a graph, and a call of it."""
-    return _in_region(ev, "function", _parts(function)[0].name, function, args, kwargs)
+    return _in_region(ev, "function", "", function, args, kwargs)
 
 
 def _in_region(
     ev: Evaluator, kind: str, name: str, function: Any, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
     """The value of a function; if Tensors decide how often it calls itself, of its Recursion."""
+    runner = ev.runner_of(function)
+    if runner is not None:
+        name = name or function.__name__
+        return run_region(ev, kind, name, lambda: runner(args, kwargs))[1]
     code, owner, parent = _parts(function)
+    name = name or code.name
     call = Call(code, owner if parent is None else parent, args, kwargs)
     recursion = open_recursion(ev, call)
     if recursion is not None:
@@ -270,7 +275,7 @@ def run_region(ev: Evaluator, kind: str, name: str, run: Callable[[], Any]) -> t
 
     The outermost function is the graph itself.
     """
-    if not ev.frames and ev.region is ev.root:
+    if ev.is_outermost():
         return ev.region, run()
     region = Region(ev.region, kind, name, ev.origin)
     region.owner = CallNode(region, ev.origin)
@@ -364,7 +369,7 @@ def bind(
             raise TypeError(f"{code.name}() got an unexpected keyword argument '{name}'")
     if a.kwarg is not None:
         slots[a.kwarg.arg] = ev.born(rest)
-    for name, value in _defaults(ev, function, positional).items():
+    for name, value in defaults(ev, function, positional).items():
         slots.setdefault(name, value)
     missing = [n for n in [*positional, *keyword_only] if n not in slots]
     if missing:
@@ -373,7 +378,8 @@ def bind(
     return slots
 
 
-def _defaults(ev: Evaluator, function: Any, positional: list[str]) -> dict[str, Any]:
+def defaults(ev: Evaluator, function: Any, positional: list[str]) -> dict[str, Any]:
+    """What a function's parameters are if they are not given."""
     if not isinstance(function, types.FunctionType):
         names = positional[len(positional) - len(function.defaults) :]
         return dict(zip(names, function.defaults, strict=True)) | function.kw_defaults
@@ -415,7 +421,7 @@ def instantiate(ev: Evaluator, cls: type, args: list[Any], kwargs: dict[str, Any
         return ev.born(native(ev, cls, args, kwargs))
     if hasattr(cls, "construct"):
         return _build_cell(ev, cls, args, kwargs)
-    if is_trusted(cls.__module__) or cls.__module__.split(".")[0] in _PURE:
+    if is_trusted(cls.__module__) or cls.__module__.split(".")[0] in PURE:
         return native(ev, cls, args, kwargs)
     if issubclass(cls, tuple):
         return cls(*args, **kwargs)
@@ -557,8 +563,8 @@ def _construct(ev: Evaluator, cell: Any, args: list[Any], kwargs: dict[str, Any]
     method = ev.get_attribute(cell, "construct")
     if not isinstance(method, types.MethodType):
         return call(ev, method, args, kwargs)
-    name = type(cell).__name__
-    return _in_region(ev, "cell", name, method.__func__, [cell, *args], kwargs)
+    kind = LATE if getattr(cell, "_is_inlined_late", False) else "cell"
+    return _in_region(ev, kind, type(cell).__name__, method.__func__, [cell, *args], kwargs)
 
 
 def _scope_name(ev: Evaluator, cell: Any) -> str:

@@ -11,14 +11,15 @@ from __future__ import annotations
 import sys
 import types
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from minispore.dtype import DType
 from minispore.frontend.errors import UnsupportedError
-from minispore.frontend.guards import Guard, Guards
-from minispore.ir.node import ParameterNode
+from minispore.frontend.guards import Guarded, Guards
+from minispore.ir.node import Location, ParameterNode
 from minispore.parameter import Parameter
 from minispore.primitive import bprop_getters, eager_handler, handled_by
 from minispore.tensor import Tensor
@@ -69,11 +70,11 @@ class Outside:
     """The inputs and guards of one graph in the making.
 
     `tensors` are the real Tensors behind the graph's parameters, arguments first; `shadows` what
-    the evaluated program sees in their place.
+    the evaluated program sees in their place.  `where` tells the place in it that is evaluated.
     """
 
-    def __init__(self) -> None:
-        self.guards = Guards()
+    def __init__(self, where: Callable[[], Location | None]) -> None:
+        self.guards = Guards(where)
         self.constant, self.require = self.guards.constant, self.guards.require
         self.tensors: list[Tensor] = []
         self.shadows: list[Tensor] = []
@@ -361,8 +362,8 @@ class Outside:
 
     # ------------------------------------------------------------------------------- the guard
 
-    def guard(self, n_args: int) -> tuple[Guard, str]:
-        """The generated guard, and its source."""
+    def guarded(self, n_args: int) -> Guarded:
+        """The guard."""
         codes = [code for code, _ in self._paths]
         captured = [*zip(self.tensors, self._paths, strict=True)][n_args:]
         params = frozenset(
@@ -377,4 +378,4 @@ class Outside:
         if plain and len(distinct) > 1:
             ids = ", ".join(f"id({c})" for c in distinct)
             more.append((f"len({{{ids}}}) != {len(distinct)}", "two Tensors are one"))
-        return self.guards.function(codes, more)
+        return self.guards.guarded(codes, more)

@@ -82,7 +82,7 @@ class Evaluator(GraphBuilder):
         self.region = Region(None, "function", name, NOWHERE)
         self.root = self.region
         self.world = World(self.token)
-        self.outside = Outside()
+        self.outside = Outside(lambda: self.origin.where)
         self.commits = Commits(self)
         self.facts: list[tuple[Node, int]] = []  # (condition, the arm we are in)
         self.frames: list[Frame] = []
@@ -123,8 +123,7 @@ class Evaluator(GraphBuilder):
         if prim.effect:
             self.failures += isinstance(prim, Fallible)
             self.token = self.world.slots["token"]
-            callers = tuple(frame.where for frame in self.frames[:-1])
-            self.origin = replace(self.origin, callers=callers)
+            self.origin = replace(self.origin, callers=self.callers())
         out = super().bind(prim, args)
         if prim.effect:
             self.region.touch(self.world)
@@ -264,6 +263,22 @@ class Evaluator(GraphBuilder):
     @property
     def frame(self) -> Frame:
         return self.frames[-1]
+
+    def callers(self) -> tuple[Location, ...]:
+        """The calls that led to where we are, outermost first."""
+        return tuple(frame.where for frame in self.frames[:-1])
+
+    def is_outermost(self) -> bool:
+        """True before the function is entered that is compiled."""
+        return not self.frames and self.region is self.root
+
+    def runner_of(self, function: Any) -> Callable[[list, dict], Any] | None:
+        """What runs a function in place of evaluating its source, if anything does."""
+        return None
+
+    def is_new(self, value: Any) -> bool:
+        """True if a call made this object, so that it has no place outside the graph."""
+        return id(value) in self.births
 
     def at(self, node: ast.AST) -> None:
         """Say that what follows comes from this place in the user's source."""

@@ -14,7 +14,8 @@ Stack is None (empty) or a pair (top value, the Stack below); the Token is None.
     Grad          the graph that J makes of it (``register_grad_expander``)
 
 Graphs call graphs to any depth, so calls are not Python calls: an activation is a generator that
-yields (graph, arguments) where it needs a value, and ``interpret`` keeps the stack of them.
+yields (graph, arguments) where it needs a value, and the run keeps the stack of them.  ``steps``
+gives the same run node by node, for who wants to look on (stepper.py, finite.py).
 (MindSpore has no such interpreter; its closest relative is the VM of Myia.)
 """
 
@@ -23,6 +24,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,14 +40,54 @@ from minispore.ir.node import (
     Switch,
     ValueNode,
     While,
+    is_tuple_plumbing,
     toposort,
 )
 from minispore.primitive import Primitive
 
-Call = tuple[FuncGraph, Sequence[Any]]  # what an activation asks for
-Activation = Generator[Call, Any, Any]
-
 RUNNING = "While running the graph:"  # begins the note that points at the user's line
+_UNKNOWN: Any = object()
+
+
+@dataclass(eq=False)
+class Step:
+    """A node of a run: what it works on, and its value, once it has one.
+
+    `graph` is where it stands, `caller` the step whose call runs that graph (None for the entry),
+    and `turn` says which turn of a While this is, from 0.  `error` is what the node raised.
+    """
+
+    node: CNode
+    operands: tuple
+    graph: FuncGraph
+    caller: Step | None
+    turn: int
+    value: Any = _UNKNOWN
+    error: Exception | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """True once the node has a value."""
+        return self.value is not _UNKNOWN
+
+    @property
+    def is_call(self) -> bool:
+        """True for calls of graphs, Switch, While and Grad."""
+        return not isinstance(self.node.callee, Primitive)
+
+    @property
+    def callers(self) -> list[Step]:
+        """The calls that lead here, outermost first."""
+        found: list[Step] = []
+        step = self.caller
+        while step is not None:
+            found.append(step)
+            step = step.caller
+        return found[::-1]
+
+
+Call = tuple[FuncGraph, Sequence[Any], int]  # what an activation asks for; the last is the turn
+Activation = Generator[Call | Step, Any, Any]
 
 
 def interpret(
@@ -62,34 +104,62 @@ def interpret(
     exception carries the user's line as a note.  With MINISPORE_DEBUG=1 in the environment each
     value is compared with its node's abstract.
     """
-    if len(inputs) != len(graph.parameters):
-        raise TypeError(f"{graph.name} takes {len(graph.parameters)} inputs, not {len(inputs)}")
-    run = _Run(trace)
-    calls = [run.activation(graph, inputs)]
-    value: Any = None
-    with np.errstate(all="ignore"):
-        while calls:
-            try:
-                callee, arguments = calls[-1].send(value)
-            except StopIteration as end:
-                calls.pop()
-                value = end.value
-            else:
-                calls.append(run.activation(callee, arguments))
-                value = None
-    return value if isinstance(graph.abstract, AbstractTuple) else (value,)
+    run = _Run(trace, is_stepped=False).steps(graph, inputs)
+    try:
+        next(run)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("a run that is not stepped stops at the end only")
+
+
+def steps(graph: FuncGraph, inputs: Sequence[Any]) -> Generator[Step, None, tuple]:
+    """A run, node by node: yields each CNode as a Step, and returns what ``interpret`` does.
+
+    A call is yielded before the steps of its graph, and has its value when they are over; any other
+    node has it already, or its error, which is raised when one goes on.  The parts of tuples,
+    which compute nothing, are left out.
+    """
+    return _Run(None, is_stepped=True).steps(graph, inputs)
 
 
 class _Run:
     """What the activations of one run share."""
 
-    def __init__(self, trace: Callable[[Node, Any], None] | None):
-        self.trace = trace
+    def __init__(self, trace: Callable[[Node, Any], None] | None, is_stepped: bool):
+        self.trace, self.is_stepped = trace, is_stepped
         self.debug = debugging()
         self.orders: dict[FuncGraph, list[Node]] = {}
         self.depth: Counter[FuncGraph] = Counter()  # calls that are open
 
-    def activation(self, graph: FuncGraph, arguments: Sequence[Any]) -> Activation:
+    def steps(self, graph: FuncGraph, inputs: Sequence[Any]) -> Generator[Step, None, tuple]:
+        """Keep the stack of activations, and pass their steps on."""
+        if len(inputs) != len(graph.parameters):
+            raise TypeError(f"{graph.name} takes {len(graph.parameters)} inputs, not {len(inputs)}")
+        calls = [self.activation(graph, inputs)]
+        callers: list[Step | None] = [None]
+        value: Any = None
+        while calls:
+            try:
+                with np.errstate(all="ignore"):
+                    asked = calls[-1].send(value)
+            except StopIteration as end:
+                calls.pop()
+                callers.pop()
+                value = end.value
+                continue
+            value = None
+            if isinstance(asked, Step):
+                callers[-1] = asked
+                yield asked
+            else:
+                callee, arguments, turn = asked
+                calls.append(self.activation(callee, arguments, callers[-1], turn))
+                callers.append(None)
+        return value if isinstance(graph.abstract, AbstractTuple) else (value,)
+
+    def activation(
+        self, graph: FuncGraph, arguments: Sequence[Any], caller: Step | None = None, turn: int = 0
+    ) -> Activation:
         """One evaluation of a graph; returns the value of its output."""
         if graph not in self.orders:
             self.orders[graph] = execution_order(graph)
@@ -100,7 +170,11 @@ class _Run:
                     values[node] = node.value
                 elif isinstance(node, CNode):
                     operands = [values[i] for i in node.inputs]
-                    values[node] = yield from self.call(node, operands)
+                    if self.is_stepped and not is_tuple_plumbing(node):
+                        step = Step(node, tuple(operands), graph, caller, turn)
+                        values[node] = yield from self.stepped(step, operands)
+                    else:
+                        values[node] = yield from self.call(node, operands)
                 if self.debug:
                     check_value(values[node], node.abstract)
             except Exception as error:
@@ -110,15 +184,31 @@ class _Run:
                 self.trace(node, values[node])
         return values[graph.output]
 
+    def stepped(self, step: Step, operands: list) -> Activation:
+        """The value of a CNode, which is yielded as a step too."""
+        if step.is_call:
+            yield step
+        try:
+            step.value = yield from self.call(step.node, operands)
+        except Exception as error:
+            step.error = error
+            if not step.is_call:
+                yield step
+            raise
+        if not step.is_call:
+            yield step
+        return step.value
+
     def call(self, node: CNode, operands: list) -> Activation:
         """The value of a CNode."""
-        callee = node.callee
+        callee, turn = node.callee, 0
         if isinstance(callee, Primitive):
             return as_abstract(callee.eval(*operands), node.abstract)
         if isinstance(callee, While):
             constants, carry = operands[: callee.n_const], operands[callee.n_const :]
-            while (yield callee.cond, [*constants, *carry]):
-                carry = yield callee.body, [*constants, *carry]
+            while (yield callee.cond, [*constants, *carry], turn):
+                carry = yield callee.body, [*constants, *carry], turn
+                turn += 1
             return tuple(carry)
         if isinstance(callee, Switch):
             callee, operands = callee.graphs[chosen(callee, operands[0])], operands[1:]
@@ -126,7 +216,7 @@ class _Run:
             callee = expanded(node)
         self.depth[callee] += 1
         check_depth(self.depth[callee], callee)
-        value = yield callee, operands
+        value = yield callee, operands, turn
         self.depth[callee] -= 1
         return value
 

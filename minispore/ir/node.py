@@ -134,6 +134,9 @@ class CNode(Node):
         self.inputs = tuple(inputs)
 
 
+LATE = "late cell"  # the scope_kind of a Cell's graph that is inlined at the end
+
+
 class FuncGraph:
     """A function of the IR: parameters and one output.
 

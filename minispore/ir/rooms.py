@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from minispore.ir.node import (
+    LATE,
     CNode,
     FuncGraph,
     Node,
@@ -217,14 +218,14 @@ class Plan:
         name = self.names[graph]
         is_bprop = any(graph is g.bprop for g in self.names)
         title, names = name, {name, name[1:], graph.name}
-        if graph.scope_kind == "cell" and prefix and parent is not None and not is_bprop:
+        if graph.scope_kind in ("cell", LATE) and prefix and parent is not None and not is_bprop:
             names |= {prefix[-1], "/".join(prefix)}
             title = name if prefix[-1] == graph.name else f"{prefix[-1]} · {name}"
         call = next((n for n in self._users[graph] if self._is_sole_call(n)), None)
         if call is not None:
             title = f"{self.numbers[call]}  {title}"
         phases = {n.origin.phase for n in operations if not is_tuple_plumbing(n)}
-        phase = phases.pop() if len(phases) == 1 and graph.scope_kind == "cell" else ""
+        phase = phases.pop() if len(phases) == 1 and graph.scope_kind in ("cell", LATE) else ""
         room = self.room_of[graph] = Room(title, graph, parent, phase, (), frozenset(names))
         (self.roots if parent is None else parent.content).append(room)
         return room

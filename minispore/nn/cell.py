@@ -26,11 +26,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from minispore.autodiff.tape import pause_tapes, record_custom, refuse_containers
-from minispore.compile import compile_cell, run_cell
-from minispore.composite import JitConfig
+from minispore.compile import compile_cell, explain_cell, run_cell
 from minispore.context import GRAPH_MODE, get_context
+from minispore.jit_options import JitConfig
 from minispore.parameter import Parameter, ParameterTuple
-from minispore.primitive import is_tracing
+from minispore.primitive import current_handler, is_tracing
+from minispore.recompile import Recompilation
 from minispore.tensor import Tensor
 
 Self = TypeVar("Self", bound="Cell")
@@ -71,6 +72,7 @@ class Cell:
         self._backward_hooks: dict[HookHandle, Any] = {}
         self._flags: dict[str, Any] = {}
         self._inputs: tuple | None = None
+        self._jit_config: JitConfig | None = None
         self.training = False
         self.phase = "train"
         self.requires_grad = False
@@ -84,7 +86,9 @@ class Cell:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._check_initialized()
-        if get_context("mode") == GRAPH_MODE and not is_tracing():
+        if is_tracing():
+            return current_handler().call(self, list(args), kwargs)
+        if get_context("mode") == GRAPH_MODE:
             return run_cell(self, args, kwargs)
         for hook in tuple(self._pre_hooks.values()):
             changed = hook(self, args)
@@ -106,6 +110,10 @@ class Cell:
         self._check_initialized()
         compile_cell(self, args, kwargs)
 
+    def explain_recompile(self) -> Recompilation:
+        """Why a call in GRAPH_MODE was compiled; see ``explain_recompile`` of jitted functions."""
+        return explain_cell(self)
+
     def set_inputs(self, *inputs: Any) -> None:
         """Remember what the inputs look like, for ``compile`` and dynamic shapes."""
         self._inputs = inputs or None
@@ -113,6 +121,21 @@ class Cell:
     def get_inputs(self) -> tuple | None:
         """What ``set_inputs`` was given, or None."""
         return self._inputs
+
+    def set_jit_config(self, jit_config: JitConfig) -> None:
+        """Say how the Cell is compiled when it is the outermost one that is called in GRAPH_MODE.
+
+        Raises:
+            TypeError: no JitConfig.
+        """
+        if not isinstance(jit_config, JitConfig):
+            raise TypeError(f"set_jit_config takes a JitConfig, not {_described(jit_config)}")
+        self._jit_config = jit_config
+
+    @property
+    def jit_config_dict(self) -> dict[str, Any]:
+        """What ``set_jit_config`` was given, as a dict."""
+        return {} if self._jit_config is None else dict(self._jit_config.jit_config_dict)
 
     def register_forward_pre_hook(self, hook_fn: Callable[[Cell, tuple], Any]) -> HookHandle:
         """Call ``hook_fn(cell, args)`` before construct; what it returns replaces the arguments."""
@@ -376,14 +399,6 @@ class Cell:
 
     def recompute(self, **options: Any) -> None:
         """Ask for less memory in the backward pass (MindSpore): it changes no values; ignored."""
-
-    def set_jit_config(self, jit_config: JitConfig) -> None:
-        """Settings of the compiler for this cell (MindSpore): checked, and without effect.
-
-        TypeError for what is no JitConfig.
-        """
-        if not isinstance(jit_config, JitConfig):
-            raise TypeError(f"set_jit_config takes a JitConfig, not {_described(jit_config)}")
 
     @property
     def cls_name(self) -> str:

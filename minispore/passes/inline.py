@@ -2,15 +2,15 @@
 
 Until here the user's functions and Cells are calls, so that equal blocks are evaluated and
 differentiated once; from here on there is one graph to optimise.  Not inlined: graphs that call
-themselves, graphs with a gradient of their own while a Grad is still to be expanded, and calls that
-would make a graph larger than MAX_NODES.
+themselves, graphs with a gradient of their own while a Grad is still to be expanded, calls that
+would make a graph larger than MAX_NODES, and, unless `late`, Cells that ask for it (lazy_inline).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minispore.ir.node import CNode, FuncGraph, Node, graphs_of
+from minispore.ir.node import LATE, CNode, FuncGraph, Node, graphs_of
 from minispore.passes.rewrite import (
     Fire,
     GraphMap,
@@ -25,9 +25,9 @@ MAX_NODES = 100_000
 LAW = "a call of a graph -> its body"
 
 
-def inline(graph: FuncGraph, log: Log | None = None) -> FuncGraph:
+def inline(graph: FuncGraph, log: Log | None = None, late: bool = False) -> FuncGraph:
     """Replace calls by the bodies of the graphs called."""
-    kept = _not_to_inline(graph)
+    kept = _not_to_inline(graph, late)
     sizes: dict[FuncGraph, int] = {}
 
     def rebuild(g: FuncGraph, nodes: list[Node], new: GraphMap) -> Parts:
@@ -68,13 +68,19 @@ def copy_body(graph: FuncGraph, operands: Sequence[Node]) -> Node:
     return memo[graph.output]
 
 
-def _not_to_inline(entry: FuncGraph) -> set[FuncGraph]:
-    """Recursive graphs; those with a bprop, before J."""
+def has_late(graph: FuncGraph) -> bool:
+    """True if a graph has calls that are inlined late."""
+    return any(g.scope_kind == LATE for g in graph.graphs()[1:])
+
+
+def _not_to_inline(entry: FuncGraph, late: bool) -> set[FuncGraph]:
+    """Recursive graphs; those with a bprop, before J; those of lazy_inline, unless `late`."""
     kept: set[FuncGraph] = set()
     before_grad = entry.has_grad()
     for group in call_groups(entry):
         for g, nodes in group.items():
             calls = {h for n in nodes if isinstance(n, CNode) for h in graphs_of(n.callee)}
-            if not calls.isdisjoint(group) or (before_grad and g.bprop is not None):
+            waits = (before_grad and g.bprop is not None) or (g.scope_kind == LATE and not late)
+            if waits or not calls.isdisjoint(group):
                 kept.add(g)
     return kept

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from minispore.ir.interp import debugging
 from minispore.ir.node import FuncGraph
@@ -18,7 +19,7 @@ from minispore.passes.control import SWITCH_RULES, TUPLE_RULES
 from minispore.passes.cse import cse
 from minispore.passes.dead_code import dead_code
 from minispore.passes.fold import FOLD_RULES
-from minispore.passes.inline import inline
+from minispore.passes.inline import has_late, inline
 from minispore.passes.parameters import parameter_eliminate
 from minispore.passes.rewrite import Log, NodeRule, rewrite
 
@@ -111,8 +112,19 @@ def default_pipeline(fastmath: bool = False) -> Pipeline:
     )
 
 
+LATE_INLINE = Pass(
+    "lazy_inline",
+    "calls of Cells that asked to be inlined last become their bodies",
+    partial(inline, late=True),
+)
+
+
 def optimize(
     graph: FuncGraph, log: Log | None = None, callback: Callback | None = None
 ) -> FuncGraph:
-    """Run the default pipeline; see ``Pipeline.run``."""
-    return default_pipeline().run(graph, log, callback)
+    """Run the default pipeline (again, when Cells are inlined late); see ``Pipeline.run``."""
+    pipeline = default_pipeline()
+    graph = pipeline.run(graph, log, callback)
+    if not has_late(graph):
+        return graph
+    return replace(pipeline, passes=(LATE_INLINE, *pipeline.passes)).run(graph, log, callback)
