@@ -170,7 +170,11 @@ class ElementMethods(TensorLike):
 
     abs, exp, log, sqrt, square = map(_unary, ("abs", "exp", "log", "sqrt", "square"))
     rsqrt, reciprocal, sign, neg = map(_unary, ("rsqrt", "reciprocal", "sign", "neg"))
+    negative, absolute, inv = map(_unary, ("neg", "abs", "reciprocal"))
     sin, cos, tan, atan = map(_unary, ("sin", "cos", "tan", "atan"))
+    asin, acos, sinh, cosh = map(_unary, ("asin", "acos", "sinh", "cosh"))
+    asinh, acosh, atanh = map(_unary, ("asinh", "acosh", "atanh"))
+    log2, log10 = map(_unary, ("log2", "log10"))
     tanh, sigmoid, relu, erf = map(_unary, ("tanh", "sigmoid", "relu", "erf"))
     log1p, expm1, floor, ceil = map(_unary, ("log1p", "expm1", "floor", "ceil"))
     round, trunc, logical_not = map(_unary, ("round", "trunc", "logical_not"))
@@ -187,6 +191,10 @@ class ElementMethods(TensorLike):
     equal, not_equal, less, less_equal = eq, ne, lt, le
     greater, greater_equal = gt, ge
     logical_and, logical_or = map(_with_other, ("logical_and", "logical_or"))
+    logical_xor, atan2 = map(_with_other, ("logical_xor", "atan2"))
+    bitwise_and, bitwise_or = map(_with_other, ("bitwise_and", "bitwise_or"))
+    bitwise_xor = _with_other("bitwise_xor")
+    fmod, remainder = map(_with_other, ("fmod", "remainder"))
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:
         """This Tensor cast to `dtype`: a DType, its name, or a Python or NumPy type."""
@@ -219,6 +227,26 @@ class ElementMethods(TensorLike):
     def bool(self) -> Any:
         """Cast to Bool."""
         return _cast(self, dt.bool_)
+
+    def short(self) -> Any:
+        """Cast to Int16."""
+        return _cast(self, dt.int16)
+
+    def double(self) -> Any:
+        """Cast to Float64."""
+        return _cast(self, dt.float64)
+
+    def new_zeros(self, size: Any, *, dtype: DType | None = None) -> Any:
+        """Zeros of the shape `size` and of this dtype, unless another is given."""
+        return ops.zeros(size, dtype or self.dtype)
+
+    def new_ones(self, size: Any, *, dtype: DType | None = None) -> Any:
+        """Ones of the shape `size` and of this dtype, unless another is given."""
+        return ops.ones(size, dtype or self.dtype)
+
+    def select(self, condition: Any, y: Any) -> Any:
+        """This Tensor where `condition` is True, else `y`."""
+        return ops.select(condition, self, y)
 
     def clamp(self, min: Any = None, max: Any = None) -> Any:
         """The elements limited to the range from `min` to `max`; None means no limit."""
@@ -283,6 +311,16 @@ class ShapeMethods(TensorLike):
         if isinstance(start_dim, str):
             start_dim, order = 0, start_dim
         return ops.flatten(self, order, start_dim=start_dim, end_dim=end_dim)
+
+    def narrow(self, axis: int, start: int, length: int) -> Any:
+        """The `length` elements of an axis from `start` on."""
+        return ops.narrow(self, axis, start, length)
+
+    def gather_nd(self, indices: TensorLike) -> Any:
+        """See ``ops.gather_nd``."""
+        return ops.gather_nd(self, indices)
+
+    diag, trace, unique = map(_unary, ("diag", "trace", "unique"))
 
     def ravel(self) -> Any:
         """All elements as a 1-d Tensor."""

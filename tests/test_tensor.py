@@ -362,6 +362,24 @@ METHODS = [
     (lambda x, i: x.gather(1, i), (A, np.array([[2], [0]])), A[[[0], [1]], [[2], [0]]]),
     (lambda x, i: x.index_select(1, i), (A, np.array([2, 0])), A[:, [2, 0]]),
     (lambda x: x.copy(), (A,), A),
+    (lambda x: (x.negative(), x.absolute(), x.inv()), (A,), (-A, abs(A), 1 / A)),
+    (lambda x: (x.sinh(), x.cosh(), x.asinh()), (A,), (np.sinh(A), np.cosh(A), np.arcsinh(A))),
+    (lambda x: (x.asin(), x.acos(), x.atanh()), (A / 5,),
+     (np.arcsin(A / 5), np.arccos(A / 5), np.arctanh(A / 5))),
+    (lambda x: (x.acosh(), x.log2(), x.log10()), (A + 4,),
+     (np.arccosh(A + 4), np.log2(A + 4), np.log10(A + 4))),
+    (lambda x, y: (x.fmod(y), x.remainder(y), x.atan2(y)), (A, B),
+     (np.fmod(A, B), np.remainder(A, B), np.arctan2(A, B))),
+    (lambda x, y: (x.bitwise_and(y), x.bitwise_or(y), x.bitwise_xor(y)), (I, J),
+     (I & J, I | J, I ^ J)),
+    (lambda x, y: x.logical_xor(y), (P, Q), P ^ Q),
+    (lambda x: (x.short(), x.double()), (A,), (A.astype(np.int16), A.astype(F64))),
+    (lambda x: (x.new_zeros(2), x.new_ones((2, 1), dtype=dt.int8)), (H,),
+     (np.zeros(2, np.float16), np.ones((2, 1), np.int8))),
+    (lambda x: x.select(x > 0, 0.0), (A,), np.where(A > 0, A, F32(0))),
+    (lambda x: x.narrow(1, 1, 2), (A,), A[:, 1:3]),
+    (lambda x, i: x.gather_nd(i), (A, np.array([[1, 0]])), A[1:, 0]),
+    (lambda x: (x.diag(), x.diag().trace()), (A[0],), (np.diag(A[0]), A[0].sum())),
     (lambda x: x.softmax(), (A,), np.exp(A) / np.exp(A).sum(1, keepdims=True)),
 ]  # fmt: skip
 
@@ -374,6 +392,7 @@ def test_methods(fn, operands, expected):
 
 
 def test_methods_whose_size_depends_on_values():
+    assert_same(Tensor(J).unique(), (np.array([3, -2], np.int32), np.array([0, 0, 1])))
     assert_same(Tensor(A).nonzero(), np.argwhere(A))
     assert_same(Tensor(A).masked_select(Tensor(A > 0)), A[A > 0])
     for method in (lambda x: x.nonzero(), lambda x: x.masked_select(x > 0)):
