@@ -755,6 +755,21 @@ def _():
             assert_same(gradient(floats(3)), (floats(result), floats(3)))
 
 
+@row("`self.t = x * x` of a Tensor `t`, then `self.t * x`, differentiated")
+def _():
+    class Net(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.t = floats(1)
+
+        def construct(self, x):
+            self.t = x * x
+            return self.t * x
+
+    for gradient in both(ms.grad(Net())):
+        assert_same(gradient(floats(5)), floats(75))
+
+
 @row("Weights with `requires_grad=False`, given to `vjp`")
 def _():
     w = Parameter(floats(2), name="w", requires_grad=False)
