@@ -30,7 +30,8 @@ from minispore.ir.node import FuncGraph, ParameterNode
 from minispore.ir.text import ParseError, parse, to_text
 from minispore.ir.verify import IRError, verify
 from minispore.passes import optimize
-from minispore.train.digits import JobError, Settings, train
+from minispore.report import explain
+from minispore.train.digits import JobError, Network, Settings, make_step, train
 from minispore.train.outputs import OutputError
 
 WRONG, INTERRUPTED = 2, 130
@@ -76,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_draw(commands)
     _add_step(commands)
+    _add_passes(commands)
     book_command.add_to(commands)
     return parser
 
@@ -261,11 +263,16 @@ def _add_draw(commands: argparse._SubParsersAction) -> None:
     parser.set_defaults(command=_draw, parser=parser)
 
 
-def _add_function(parser: argparse.ArgumentParser) -> None:
+def _add_function(parser: argparse.ArgumentParser, default: str | None = None) -> None:
     """The function that a command is about, and its arguments."""
     add = parser.add_argument
+    example = "for example train:loss, model:Net"
     # fmt: off
-    add("function", metavar="MODULE:FUNCTION", help="for example train:loss, model:Net")
+    if default is None:
+        add("function", metavar="MODULE:FUNCTION", help=example)
+    else:
+        add("function", metavar="MODULE:FUNCTION", nargs="?",
+            help=f"{example} (default: {default})")
     add("--shape", action="append", type=_shape, default=[], metavar="2,3",
         help="the shape of an argument, once per argument; () for a number")
     add("--dtype", action="append", default=[], choices=tuple(d.name for d in ALL), metavar="NAME",
@@ -302,6 +309,34 @@ def _step(options: argparse.Namespace) -> int:
     except DrawError as error:
         return _fail("step", str(error))
     report.step().interact()
+    return 0
+
+
+# ------------------------------------------------------------------------------------- passes
+
+
+def _add_passes(commands: argparse._SubParsersAction) -> None:
+    parser = commands.add_parser(
+        "passes",
+        help="tell what each optimiser pass did to a function of yours",
+        description="Compile a function or Cell and print what each pass and each rule did, and "
+        "how long it took.",
+    )
+    _add_function(parser, "the step of minispore train")
+    parser.set_defaults(command=_passes, parser=parser)
+
+
+def _passes(options: argparse.Namespace) -> int:
+    try:
+        if options.function is None:
+            step = make_step(Network(), Settings().lr)
+            images, labels = arguments([(50, 1, 28, 28), (50,)], ["float32", "int32"])
+            report = explain(step, images, labels)
+        else:
+            report = explained(options.function, arguments(options.shape, options.dtype))
+    except DrawError as error:
+        return _fail("passes", str(error))
+    print(report.passes())
     return 0
 
 

@@ -248,6 +248,8 @@ def jit(
             dtypes or shapes are refused.  ``check_finite=True``: a FloatingPointError at the first
             operation that makes a nan or inf out of finite numbers.  ``debug_level="DEBUG"``: every
             stage of a compilation is verified, and errors show the compiler's own frames too.
+            ``passes=`` rules and passes to add, or a Pipeline to run in place of the default one
+            (minispore.passes); where a compiled function calls another, the outer one's count.
             Without effect: ``exc_mode``, ``jit_syntax_level``, ``infer_boost``.
 
     Raises:

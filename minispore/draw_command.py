@@ -1,4 +1,4 @@
-"""``minispore draw`` and ``minispore step``: how a function of yours is compiled, and runs."""
+"""``minispore draw``, ``step`` and ``passes``: how a function of yours is compiled, and runs."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from minispore.ir.finite import run_checked
 from minispore.ir.interp import debugging
 from minispore.ir.node import CNode, FuncGraph, Node, ParameterNode, copied_parameters, make_tuple
 from minispore.ir.verify import verify
-from minispore.passes import optimize
+from minispore.passes import Pipeline
 from minispore.primitive import bprop_getters
 from minispore.tensor import Tensor, tapes
 
@@ -40,10 +40,11 @@ class GraphFunction:
     `check_finite`: a node that makes a nan or inf out of finite numbers stops it.
     """
 
-    def __init__(self, graph: FuncGraph, check_finite: bool = False):
+    def __init__(self, graph: FuncGraph, pipeline: Pipeline, check_finite: bool = False):
         if debugging():
             verify(graph, "grad")
         self.graph = graph
+        self.pipeline = pipeline
         self.check_finite = check_finite
         self.name = graph.name
         self.n_outputs = len(items_of(graph.output))
@@ -53,7 +54,7 @@ class GraphFunction:
     @functools.cached_property
     def plan(self) -> Executable:
         """The graph, optimised and made executable."""
-        return compile_plan(optimize(self.graph))
+        return compile_plan(self.pipeline.run(self.graph))
 
     def __call__(self, inputs: Sequence[Any]) -> tuple:
         if tapes.active:
@@ -101,7 +102,7 @@ class GraphFunction:
         """The pair that keeps residuals, for some inputs and some outputs."""
         key = (wrt, live, bprop_getters.version)
         if key not in self._pairs:
-            self._pairs[key] = pair = keeping_pair(self.graph, wrt, live)
+            self._pairs[key] = pair = keeping_pair(self.graph, wrt, live, self.pipeline)
             pair.forward.check_finite = pair.backward.check_finite = self.check_finite
         return self._pairs[key]
 
@@ -109,7 +110,8 @@ class GraphFunction:
         """The pair that keeps nothing: its backward graph begins with the forward graph."""
         key = (wrt, live, bprop_getters.version, "recomputing")
         if key not in self._pairs:
-            backward = GraphFunction(backward_graph(self.graph, wrt, live), self.check_finite)
+            whole = backward_graph(self.graph, wrt, live)
+            backward = GraphFunction(whole, self.pipeline, self.check_finite)
             sources = [("input", i) for i in range(len(self.graph.parameters))]
             self._pairs[key] = Pair(wrt, live, self, backward, sources)
         return self._pairs[key]
@@ -155,7 +157,7 @@ class Call:
         return tuple(next(found) if i in pair.wrt else None for i in range(len(inputs)))
 
 
-def keeping_pair(graph: FuncGraph, wrt: Places, live: Places) -> Pair:
+def keeping_pair(graph: FuncGraph, wrt: Places, live: Places, pipeline: Pipeline) -> Pair:
     """J of a graph; what is an input or an output already is not kept a second time."""
     fwd, bwd, n_residuals = J(graph, wrt, live)
     items = items_of(fwd.output)
@@ -170,10 +172,11 @@ def keeping_pair(graph: FuncGraph, wrt: Places, live: Places) -> Pair:
             known[source_of(residual)] = ("kept", len(kept))
             kept.append(residual)
     results = make_tuple([*outputs, *kept])
-    forward = GraphFunction(FuncGraph(fwd.name, fwd.parameters, results, fwd.origin))
+    whole = FuncGraph(fwd.name, fwd.parameters, results, fwd.origin)
     sources = [known[source_of(r)] for r in residuals]
     stacks = any(r.abstract == STACK for r in kept)
-    return Pair(wrt, live, forward, GraphFunction(bwd), sources, stacks)
+    forward, backward = (GraphFunction(g, pipeline) for g in (whole, bwd))
+    return Pair(wrt, live, forward, backward, sources, stacks)
 
 
 class Sources:

@@ -6,6 +6,7 @@
     dynamic           0, 1: accepted
     backend           "" or "ms_backend": there is one
     input_signature   Tensors that say what the arguments must look like
+    passes            rules and passes to add, or the Pipeline to run (minispore.passes)
     check_finite      stop at the first node that makes a nan or inf out of finite numbers
     debug_level       "RELEASE"; "DEBUG": stages are verified, and errors show our own frames
     exc_mode, jit_syntax_level, infer_boost
@@ -22,6 +23,7 @@ from typing import Any
 
 from minispore import context
 from minispore.context import JIT_LEVELS
+from minispore.passes import Pipeline, pipeline_of
 from minispore.tensor import Tensor, is_tensor
 from minispore.tree import flatten
 
@@ -57,6 +59,7 @@ class Options:
     jit_syntax_level: str = ""
     debug_level: str = "RELEASE"
     infer_boost: str = "off"
+    passes: Any = None
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
@@ -71,6 +74,12 @@ class Options:
         if self.input_signature is not None:
             for _ in _wanted(self.input_signature):
                 pass
+        pipeline_of(self.passes)  # its errors
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The passes that optimise a graph."""
+        return pipeline_of(self.passes)
 
 
 DEFAULTS = Options()

@@ -41,7 +41,8 @@ from minispore.ir.verify import verify
 from minispore.jit_options import DEFAULTS, Options
 from minispore.ops.structural import written_before
 from minispore.parameter import Parameter
-from minispore.passes import Fire, optimize
+from minispore.passes import Fire
+from minispore.passes.pipeline import BEFORE_GRAD
 from minispore.primitive import handled_by
 from minispore.random import drawn_again_if_it_fails
 from minispore.symbolic import NeedConstant, Scalar, wrap
@@ -62,16 +63,29 @@ class Stage:
 
 
 @dataclass
+class PassRun:
+    """One run of a pass: what it was given and what it made, the same graph if it did nothing."""
+
+    name: str
+    before: FuncGraph
+    after: FuncGraph
+    seconds: float
+    fires: list[Fire]
+
+
+@dataclass
 class Compiled:
     """One compiled graph and what a call needs to run it.
 
-    `history` are the graphs on the way, in order.  `structure` is that of the function's result.  A
-    place says where a value is found: input number p, or output number ~p.  `places` are those of
-    the result's leaves; `writes` tell which targets get the value at which place.  `number` counts
-    the graphs of a function; `arguments` describe what this one was compiled for (recompile.py).
+    `history` are the graphs on the way, in order; `runs` all passes that ran.  `structure` is that
+    of the function's result.  A place says where a value is found: input number p, or output number
+    ~p.  `places` are those of the result's leaves; `writes` tell which targets get the value at
+    which place.  `number` counts the graphs of a function; `arguments` describe what this one was
+    compiled for (recompile.py).
     """
 
     history: list[Stage]
+    runs: list[PassRun]
     guard: Guard
     guarded: Guarded
     structure: Structure
@@ -177,9 +191,9 @@ def _compile(
         ev.outside.gradient_rules()
     guarded = ev.outside.guarded(n_args)
     history = [Stage("evaluate", graph, perf_counter() - start)]
-    graph_function, more = _compile_graph(graph, options.check_finite)
+    graph_function, more, runs = _compile_graph(graph, options)
     return Compiled(
-        history + more, guarded.function(), guarded, result.structure, result.places,
+        history + more, runs, guarded.function(), guarded, result.structure, result.places,
         ev.commits.targets, result.writes, list(ev.outside.tensors), graph_function,
     )  # fmt: skip
 
@@ -299,27 +313,37 @@ class Result:
             )
 
 
-def _compile_graph(graph: FuncGraph, check_finite: bool) -> tuple[GraphFunction, list[Stage]]:
+def _compile_graph(
+    graph: FuncGraph, options: Options
+) -> tuple[GraphFunction, list[Stage], list[PassRun]]:
     """Expand gradients, optimise and plan a graph; every stage that changed it is kept."""
-    last = perf_counter()
-    function = GraphFunction(expand_grad(graph), check_finite)
-    stages = [Stage("grad", function.graph, perf_counter() - last)]
     log: list[Fire] = []
-    n_logged = 0
+    runs: list[PassRun] = []
+    stages: list[Stage] = []
+    n_logged, last = 0, perf_counter()
 
     def keep(name: str, before: FuncGraph, after: FuncGraph) -> None:
         nonlocal last, n_logged
         now = perf_counter()
+        runs.append(PassRun(name, before, after, now - last, log[n_logged:]))
         if after is not before:
-            number = len(stages)
-            stages.append(Stage(f"optimize_{number:02d}_{name}", after, now - last, log[n_logged:]))
-        last, n_logged = now, len(log)
+            title = f"optimize_{len(stages):02d}_{name}" if grad in stages else name
+            stages.append(Stage(title, after, now - last, log[n_logged:]))
+        last, n_logged = perf_counter(), len(log)
 
+    grad = Stage("grad", graph, 0.0)
+    combined = BEFORE_GRAD.run(graph, log, keep)
     last = perf_counter()
-    optimized = optimize(function.graph, log, keep)
+    grad.graph = expand_grad(combined)
+    grad.seconds = perf_counter() - last
+    stages.append(grad)
+    pipeline = options.pipeline
+    function = GraphFunction(grad.graph, pipeline, options.check_finite)
+    last = perf_counter()
+    optimized = pipeline.run(grad.graph, log, keep)
     function.__dict__["plan"] = compile_plan(optimized)
     stages.append(Stage("optimized", optimized, perf_counter() - last))
-    return function, stages
+    return function, stages, runs
 
 
 def graph_of_rule(rule: Callable, abstracts: list[Abstract]) -> FuncGraph:

@@ -30,7 +30,7 @@ from minispore.ir.finite import NonFinite, find_non_finite
 from minispore.ir.node import FuncGraph
 from minispore.ir.render import Drawing
 from minispore.ir.text import to_text
-from minispore.passes import LATE_INLINE, default_pipeline
+from minispore.passes.pipeline import BEFORE_GRAD
 from minispore.program import Compiled, Stage, python_function
 from minispore.random import drawn_again
 from minispore.stepper import Stepper
@@ -40,7 +40,7 @@ _DESCRIPTIONS = {
     "evaluate": "the source, evaluated: one node per operation, one graph per function",
     "grad": "each gradient asked for became a forward and a backward graph (J)",
     "optimized": "what runs",
-} | {p.name: p.description for p in (*default_pipeline().passes, LATE_INLINE)}
+}
 
 
 class Report:
@@ -134,9 +134,14 @@ class Report:
         """The graph that a pass was given; None for stages that are no passes."""
         names = list(self.compiled.stages)
         self.graph(stage)  # the error for an unknown name
-        if not stage.startswith("optimize_"):
+        if not stage.startswith("optimize_") and stage not in [p.name for p in BEFORE_GRAD.passes]:
             return None
         return self.graph(names[names.index(stage) - 1])
+
+    def _description(self, stage: str) -> str:
+        name = stage.split("_", 2)[-1] if stage.startswith("optimize_") else stage
+        passes = [*BEFORE_GRAD.passes, *self.compiled.function.pipeline.passes]
+        return (_DESCRIPTIONS | {p.name: p.description for p in passes}).get(name, "")
 
     # ------------------------------------------------------------------------------- as text
 
@@ -147,6 +152,30 @@ class Report:
             fired = _counted(stage)
             milliseconds = stage.seconds * 1e3
             lines.append(f"{stage.name:<36} {stage.graph.count():>6} {milliseconds:>8.2f}  {fired}")
+        return "\n".join(lines)
+
+    def passes(self) -> str:
+        """What the passes did: a line per pass and one per rule, and how many nodes there were.
+
+        A pass may run several times, in both stages, until no pass changes anything; `nodes` is by
+        how much it made the graph larger or smaller (calls that become bodies make it larger).
+        """
+        counts = {stage.name: stage.graph.count() for stage in self.stages}
+        lines = [f"{counts['evaluate']} nodes evaluated, {counts['grad']} with gradients, "
+                 f"{counts['optimized']} optimized", ""]  # fmt: skip
+        lines.append(f"{'pass':<22} {'runs':>5} {'changed':>8} {'fires':>6} {'nodes':>7} {'ms':>8}")
+        for name in dict.fromkeys(run.name for run in self.compiled.runs):
+            runs = [run for run in self.compiled.runs if run.name == name]
+            changed = [run for run in runs if run.after is not run.before]
+            nodes = sum(run.after.count() - run.before.count() for run in changed)
+            fires, ms = sum(len(run.fires) for run in runs), sum(run.seconds for run in runs) * 1e3
+            lines.append(
+                f"{name:<22} {len(runs):>5} {len(changed):>8} {fires:>6} {nodes:>+7} {ms:>8.2f}"
+            )
+        fired = Counter((f.rule, f.law) for run in self.compiled.runs for f in run.fires)
+        lines += ["", f"{'rule':<28} {'fires':>6}  law"]
+        for (rule, law), n in fired.most_common():
+            lines.append(f"{rule:<28} {n:>6}  {law}")
         return "\n".join(lines)
 
     def laws(self) -> str:
@@ -187,6 +216,7 @@ class Report:
             _fold("Inputs: arguments and captured state", _pre("\n".join(self.inputs))),
             _fold("Stages", _pre(self.table()), is_open=True),
             *(self._stage_html(stage) for stage in self.stages),
+            _fold("Passes", _pre(self.passes())),
             _fold("Rules that fired", _pre(self.laws())),
             _fold("Guards", _pre(self.guards)),
             _fold("Plan", _pre(self.plan)),
@@ -196,7 +226,7 @@ class Report:
         )
 
     def _stage_html(self, stage: Stage) -> str:
-        description = html.escape(_description(stage.name))
+        description = html.escape(self._description(stage.name))
         body = f"<p>{description}</p>" + _picture(self.drawing(stage.name))
         body += _fold("text", _pre(to_text(stage.graph)))
         if stage.fires:
@@ -265,11 +295,6 @@ def _save_graphs(jitted: JitFunction, compiled: Compiled) -> None:
 
 
 after_compiling.append(_save_graphs)
-
-
-def _description(stage: str) -> str:
-    name = stage.split("_", 2)[-1] if stage.startswith("optimize_") else stage
-    return _DESCRIPTIONS.get(name, "")
 
 
 def _counted(stage: Stage) -> str:

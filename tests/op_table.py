@@ -621,5 +621,5 @@ SCALARS["ScalarCast"] = [
 # Tuples, stacks and the passage between numbers and Tensors: tests of their own in test_ops.py.
 STRUCTURAL = {
     "MakeTuple", "TupleGetItem", "Push", "Pop", "StackAdd", "StackToTensor", "TensorToStack",
-    "ScalarToTensor", "TensorToScalar", "Print", "Check", "Attempt",
+    "ScalarToTensor", "TensorToScalar", "Print", "Check", "Attempt", "Depend",
 }

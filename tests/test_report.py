@@ -286,6 +286,15 @@ def test_draw_of_what_is_not_there(name, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_passes_prints_a_table(module, capsys):
+    assert main(["passes", f"{module}:net", "--shape", "1,4"]) == 0
+    assert "nodes evaluated" in (out := capsys.readouterr().out) and "rule " in out
+    assert main(["passes"]) == 0
+    assert "combine_like_graphs" in capsys.readouterr().out
+    assert main(["passes", f"{module}:nothing"]) == 2
+    assert capsys.readouterr().err.startswith("minispore passes: ")
+
+
 def test_the_module_is_the_same_program(module):
     command = [sys.executable, "-m", "minispore", "draw", f"{module}:net", "--shape", "1,4"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)

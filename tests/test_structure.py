@@ -59,11 +59,11 @@ OUTSIDE = (  # rooms without a budget: built on top of the spine
 BUDGETS = {
     # Typed code at 100 columns, and a front end that holds all of control flow: what was measured
     # when it was complete, with little room to grow.
-    "spine": 12300,
+    "spine": 12500,
     "of it, frontend": 5600,
     "drawings": 1500,
     "ops": 3500,
-    "rule tables": 900,
+    "rule tables": 1500,
     "kernels": 2500,
     "other engine": 2000,
 }

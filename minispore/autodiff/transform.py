@@ -18,6 +18,7 @@ that this reads are the residuals, and fwd is `g` that also returns them; nothin
     recursion   the residuals of a graph that can reach itself would contain themselves: they are
                 packed in one Stack
     Cell.bprop  bwd is the user's own graph
+    recompute   of a Cell's graph only the arguments are kept: bwd begins with a pure copy of fwd
 
 A cotangent that is zero is absent: nothing is computed for it, and no 0 * inf spoils a gradient.
 So J is asked for the parameters that matter (`wrt`) and the outputs that have a cotangent (`live`),
@@ -32,13 +33,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from minispore.abstract import STACK
+from minispore.abstract import STACK, TOKEN
 from minispore.autodiff.nodes import (
     Adjoint,
     Places,
     backward,
     call_node,
     differentiable,
+    fresh_parameters,
     items_of,
     one_node,
     types_of,
@@ -60,7 +62,9 @@ from minispore.ir.node import (
     prim_node,
     with_graphs,
 )
-from minispore.primitive import bprop_getters
+from minispore.passes.dead_code import dead_code
+from minispore.passes.rewrite import Function, copy_graphs, rewrite
+from minispore.primitive import Primitive, bprop_getters
 
 
 class Adjoints:
@@ -78,6 +82,8 @@ class Adjoints:
                 self.known[key] = custom_adjoint(graph, wrt, live)
             elif self.is_recursive(graph):
                 self.pack(key)
+            elif graph.recompute:
+                self.known[key] = recomputed(graph, live, self.plain(graph, wrt, live))
             else:
                 self.known[key] = self.plain(graph, wrt, live)
         return self.known[key]
@@ -184,6 +190,52 @@ def custom_adjoint(graph: FuncGraph, wrt: Places, live: Places) -> Adjoint:
     return Adjoint(fwd, bwd, types_of(parameters), wrt)
 
 
+def recomputed(graph: FuncGraph, live: Places, plain: Adjoint) -> Adjoint:
+    """J of a graph that keeps its arguments only (``Cell.recompute``), from J that keeps values.
+
+    The copy in bwd gets the arguments through a Depend on a cotangent: it runs no earlier than
+    that, and is not merged with the original.  fwd calls the graph as it is.  A graph whose effects
+    cannot be taken out of the copy keeps its values.
+    """
+    numbers, copy = copy_for_backward(graph, plain)
+    types = types_of(copy.parameters)
+    if TOKEN in types or not live:
+        return plain
+    fwd, douts = fwd_of(graph), douts_of(graph, live)
+    outputs = items_of(CNode(graph, fwd.parameters, graph.abstract, graph.origin))
+    fwd.set_output(make_tuple([*outputs, *(fwd.parameters[k] for k in numbers)]))
+    arguments, origin = fresh_parameters(types, "r"), backward(graph.origin)
+    later = [prim_node("Depend", a, douts[0], origin=origin) for a in arguments]
+    residuals = call_node(copy, later, plain.residuals, origin.made_by("recompute"))
+    kinds = [graph.parameters[i].abstract for i in plain.grads]
+    cotangents = call_node(plain.bwd, [*residuals, *douts], kinds, origin)
+    bwd = bwd_of(graph, [*arguments, *douts], make_tuple(cotangents))
+    return Adjoint(fwd, bwd, types, plain.grads)
+
+
+def copy_for_backward(graph: FuncGraph, adjoint: Adjoint) -> tuple[list[int], FuncGraph]:
+    """fwd without its outputs and effects: which arguments it needs, and a graph of those that
+    returns the residuals.
+    """
+    fwd, n = copy_graphs(adjoint.fwd), len(adjoint.residuals)
+    values = items_of(fwd.output)
+    name, output = f"{graph.name}_recomputed", make_tuple(values[len(values) - n :])
+    whole = FuncGraph(name, fwd.parameters, output, graph.origin, graph.scope_kind)
+    pure = dead_code(rewrite(whole, [NO_EFFECTS]))
+    read = set(pure.nodes())
+    numbers = [k for k, p in enumerate(pure.parameters) if p in read]
+    parameters = [pure.parameters[k] for k in numbers]
+    return numbers, FuncGraph(name, parameters, pure.output, graph.origin, graph.scope_kind)
+
+
+def _token_before(node: CNode) -> Node | None:
+    """The Token that an effect was given."""
+    return node.inputs[0] if isinstance(node.callee, Primitive) and node.callee.effect else None
+
+
+NO_EFFECTS = Function("no_effects", "an effect -> the Token before it", ("*",), _token_before)
+
+
 def J(
     graph: FuncGraph,
     wrt: Places | None = None,
@@ -237,8 +289,7 @@ class GradExpander:
         order = callees_first(graph)
         self.new: dict[FuncGraph, FuncGraph] = {}
         for g in reaching_grad(order):
-            parameters = g.parameters
-            self.new[g] = FuncGraph(g.name, parameters, None, g.origin, g.scope_kind)
+            self.new[g] = g.frame(g.parameters)
         for g in order:
             if g in self.new:
                 if g.bprop is not None:

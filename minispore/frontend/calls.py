@@ -277,11 +277,20 @@ def run_region(ev: Evaluator, kind: str, name: str, run: Callable[[], Any]) -> t
     """
     if ev.is_outermost():
         return ev.region, run()
-    region = Region(ev.region, kind, name, ev.origin)
-    region.owner = CallNode(region, ev.origin)
+    region = _called_region(ev, kind, name)
     with ev.within(region):
         value = run()
     return region, value
+
+
+def _called_region(ev: Evaluator, kind: str, name: str) -> Region:
+    """A region that becomes a called graph; the call of a Cell has the Cell's own scope."""
+    is_cell = kind in ("cell", LATE)
+    scope = "/".join(ev.scopes) if is_cell else ev.origin.scope
+    region = Region(ev.region, kind, name, dataclasses.replace(ev.origin, scope=scope))
+    region.recompute = is_cell and _is_recomputed(ev, ev.cells[-1])
+    region.owner = CallNode(region, region.origin)
+    return region
 
 
 def _parts(function: Any) -> tuple[Code, types.FunctionType, Env | None]:
@@ -559,6 +568,15 @@ def _hooks(ev: Evaluator, cell: Any, name: str) -> list[Any]:
     return list(ev.homed(ev.outside.attribute(cell, name, hooks)).values())
 
 
+def _is_recomputed(ev: Evaluator, cell: Any) -> bool:
+    """Whether ``recompute()`` was called on a Cell."""
+    flag = bool(getattr(cell, "_recompute", False))
+    code, fresh, text = ev.outside.source(cell)
+    if not fresh:
+        ev.outside.require(f"{'' if flag else 'not '}{code}._recompute", f"recompute of {text}")
+    return flag
+
+
 def _construct(ev: Evaluator, cell: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     method = ev.get_attribute(cell, "construct")
     if not isinstance(method, types.MethodType):
@@ -583,8 +601,9 @@ def _call_with_bprop(ev: Evaluator, cell: Any, args: list[Any], kwargs: dict[str
     inputs = list(bind(ev, function, code, [cell, *args], kwargs).values())[1:]
     refuse_containers(type(cell).__name__, inputs)
     nodes: list[Node] = [v._node for v in inputs if isinstance(v, Tensor)]  # type: ignore[misc]
-    region = Region(ev.region, "cell", type(cell).__name__, ev.origin)
-    region.owner = owner_node = CallNode(region, ev.origin)
+    region = _called_region(ev, "cell", type(cell).__name__)
+    owner_node = region.owner
+    assert isinstance(owner_node, CallNode)
     with ev.within(region):
         inner = explicit(ev, region, inputs, "x")
         value = activate(ev, function, code, owner, parent, [cell, *inner], {})

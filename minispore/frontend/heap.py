@@ -229,6 +229,7 @@ class Region:
     ):
         self.parent, self.kind, self.name, self.origin = parent, kind, name, origin
         self.owner: RegionNode | None = owner
+        self.recompute = False  # the graph's `recompute`
         self.params: list[ParameterNode] = []
         self.journal: Journal = {}
         self.outer_journals: list[Journal] = []  # of the trials that are open, outermost first

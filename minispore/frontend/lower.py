@@ -261,7 +261,9 @@ class _Builder:
 
     def _needs(self, node: Node) -> list[Node]:
         owner = self._owner(node)
-        return list(node.inputs) if owner is None else self._operands(owner)
+        if owner is None:
+            return list(node.inputs)
+        return [] if id(owner) in self.owners else self._operands(owner)
 
     def _make(self, node: Node) -> Node:
         owner = self._owner(node)
@@ -314,6 +316,7 @@ class _Builder:
         outputs = self.lowering.exported(owner.region)
         imports = self.lowering.imported(owner.region)
         graph = self.lowering.close(owner.region, [], imports, outputs, owner.region.kind)
+        graph.recompute = owner.region.recompute
         return graph, graph.abstract, _places(outputs)
 
     def _custom_call(self, owner: CallNode) -> tuple:

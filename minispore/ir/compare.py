@@ -77,6 +77,8 @@ def _graph_pairs(a: FuncGraph, b: FuncGraph) -> GraphPairs | None:
     nodes_a, nodes_b = ([n for n in g.nodes() if isinstance(n, CNode)] for g in (a, b))
     if len(nodes_a) != len(nodes_b) or (a.bprop is None) != (b.bprop is None):
         return None
+    if a.recompute != b.recompute:
+        return None
     found: GraphPairs = []
     if a.bprop is not None and b.bprop is not None:
         found.append((a.bprop, b.bprop))

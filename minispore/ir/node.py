@@ -145,10 +145,14 @@ class FuncGraph:
     "arm", "loop", "" ...; it serves drawing.  `bprop`, if given, is the graph of a Cell's own
     gradient: it takes (parameters, outputs, one cotangent per differentiable output) and returns
     a tuple, one cotangent per differentiable parameter; J uses it instead of the chain rule.
+    `recompute`: J keeps the parameters only, and its backward graph runs this one again.
+
+    The scope in the `origin` of a Cell's graph, and of calls of it, is that of the Cell itself.
     """
 
     __slots__ = (
-        "name", "parameters", "_output", "_nodes", "origin", "scope_kind", "bprop", "__weakref__",
+        "name", "parameters", "_output", "_nodes", "_callees", "origin", "scope_kind", "bprop",
+        "recompute", "__weakref__",
     )  # fmt: skip
 
     def __init__(
@@ -159,14 +163,23 @@ class FuncGraph:
         origin: Origin = NOWHERE,
         scope_kind: str = "function",
         bprop: FuncGraph | None = None,
+        recompute: bool = False,
     ):
         self.name = name
         self.parameters = tuple(parameters)
         self._output = output
         self._nodes: list[Node] | None = None
+        self._callees: tuple[FuncGraph, ...] | None = None
         self.origin = origin
         self.scope_kind = scope_kind
         self.bprop = bprop
+        self.recompute = recompute
+
+    def frame(self, parameters: Iterable[ParameterNode]) -> FuncGraph:
+        """A graph like this one with other parameters, no output yet and no bprop."""
+        return FuncGraph(
+            self.name, parameters, None, self.origin, self.scope_kind, recompute=self.recompute
+        )
 
     @property
     def output(self) -> Node:
@@ -206,11 +219,13 @@ class FuncGraph:
 
         `with_bprop`: also, at the end, the graph of its own gradient.
         """
-        nodes = (n for n in self.nodes() if isinstance(n, CNode))
-        found = dict.fromkeys(g for n in nodes for g in graphs_of(n.callee))
-        if with_bprop and self.bprop is not None:
-            found[self.bprop] = None
-        return list(found)
+        if self._callees is None:
+            nodes = (n for n in self.nodes() if isinstance(n, CNode))
+            self._callees = tuple(dict.fromkeys(g for n in nodes for g in graphs_of(n.callee)))
+        found = list(self._callees)
+        if with_bprop and self.bprop is not None and self.bprop not in found:
+            found.append(self.bprop)
+        return found
 
     def graphs(self, with_bprop: bool = False) -> list[FuncGraph]:
         """This graph and every graph reachable from it, each once, callers first.
@@ -289,9 +304,7 @@ def graphs_of(callee: Callee) -> tuple[FuncGraph, ...]:
         return callee.graphs
     if isinstance(callee, While):
         return (callee.cond, callee.body)
-    if isinstance(callee, Grad):
-        return (callee.graph,)
-    return ()
+    return (callee.graph,) if isinstance(callee, Grad) else ()
 
 
 def with_graphs(callee: Callee, graphs: tuple[FuncGraph, ...]) -> Callee:

@@ -188,7 +188,8 @@ class Plan:
             if is_tuple_plumbing(node):
                 self.home[node] = room
                 continue
-            home = self.home[node] = self._scope(room, scopes, node.origin, len(prefix))
+            path = scope_of(node)
+            home = self.home[node] = self._scope(room, scopes, node.origin.phase, path, len(prefix))
             if self._is_sole_call(node):
                 callee = node.callee
                 assert isinstance(callee, FuncGraph)
@@ -231,18 +232,18 @@ class Plan:
         return room
 
     def _scope(
-        self, room: Room, scopes: dict[tuple[str, ScopePath], Room], origin: Origin, skip: int
-    ) -> Room:
+        self, room: Room, scopes: dict[tuple[str, ScopePath], Room], phase: str,
+        path: ScopePath, skip: int,
+    ) -> Room:  # fmt: skip
         """The room of a node's scope; `skip`: how much of the path the graph's room stands for."""
-        path = tuple(origin.scope.split("/")) if origin.scope else ()
         for end in range(skip + 1, len(path) + 1):
-            key = (origin.phase, path[:end])
+            key = (phase, path[:end])
             if key not in scopes:
                 title = path[end - 1]
-                if origin.phase != "forward" and end == skip + 1:
-                    title += f" · {origin.phase}"
+                if phase != "forward" and end == skip + 1:
+                    title += f" · {phase}"
                 names = frozenset({path[end - 1], "/".join(path[:end]), title})
-                scopes[key] = Room(title, room.graph, room, origin.phase, path[:end], names)
+                scopes[key] = Room(title, room.graph, room, phase, path[:end], names)
                 room.content.append(scopes[key])
             room = scopes[key]
         return room
@@ -274,11 +275,15 @@ def referred(node: Node) -> tuple[FuncGraph, ...]:
 
 def common_scope(nodes: Iterable[CNode]) -> ScopePath:
     """The scope that all operations share."""
-    paths = [n.origin.scope.split("/") for n in nodes if not is_tuple_plumbing(n)]
-    if not paths:
-        return ()
-    shared = os.path.commonprefix(paths)  # of lists, item by item
-    return tuple(shared) if shared != [""] else ()
+    paths = [scope_of(n) for n in nodes if not is_tuple_plumbing(n)]
+    return tuple(os.path.commonprefix(paths)) if paths else ()  # of tuples, item by item
+
+
+def scope_of(node: CNode) -> ScopePath:
+    """The scope that a node stands in; the call of a Cell in the one around the Cell."""
+    path = tuple(node.origin.scope.split("/")) if node.origin.scope else ()
+    is_cell = isinstance(node.callee, FuncGraph) and node.callee.scope_kind in ("cell", LATE)
+    return path[:-1] if is_cell else path
 
 
 # -------------------------------------------------------------------------------- open or closed

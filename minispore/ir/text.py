@@ -109,6 +109,8 @@ def _write_graph(g: FuncGraph, names: dict[FuncGraph, str], locations: bool, ful
     head = f"subgraph {names[g]}({parameters})"
     if g.scope_kind != "function":
         head += f" kind {g.scope_kind!r}"
+    if g.recompute:
+        head += " recompute"
     if g.bprop is not None:
         head += f" bprop {names[g.bprop]}"
     lines = [head + " {" + _write_origin(g.origin, locations)]
@@ -221,6 +223,7 @@ class _Parser:
         graph.parameters = tuple(read_list(scanner, ")", self.parameter))
         if scanner.found("kind"):
             graph.scope_kind = scanner.string("the kind of scope, in quotes")
+        graph.recompute = bool(scanner.found("recompute"))
         if scanner.found("bprop"):
             graph.bprop = self.graph_reference()
         scanner.expect("{")

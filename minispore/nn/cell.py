@@ -36,6 +36,11 @@ from minispore.tensor import Tensor
 
 Self = TypeVar("Self", bound="Cell")
 
+_RECOMPUTE_OPTIONS = (
+    "use_reentrant", "output_recompute", "early_stop", "context_fn", "mp_comm_recompute",
+    "parallel_optimizer_comm_recompute", "recompute_slice_activation",
+)  # fmt: skip
+
 
 class HookHandle:
     """What registering a hook returns: ``remove()`` takes the hook away again."""
@@ -73,6 +78,7 @@ class Cell:
         self._flags: dict[str, Any] = {}
         self._inputs: tuple | None = None
         self._jit_config: JitConfig | None = None
+        self._recompute = False
         self.training = False
         self.phase = "train"
         self.requires_grad = False
@@ -398,7 +404,23 @@ class Cell:
         return self._flags
 
     def recompute(self, **options: Any) -> None:
-        """Ask for less memory in the backward pass (MindSpore): it changes no values; ignored."""
+        """Compute what this cell computes once more in the backward pass, instead of keeping it.
+
+        In a graph the gradient then keeps the cell's arguments and Parameters only.  Values and
+        gradients stay the same, also those of Dropout, and what is written is written once.  In
+        PyNative mode the tape keeps values as ever.  (MindSpore: ``Cell.recompute``.)
+
+        Args:
+            options: MindSpore's options for devices; they change nothing here.
+
+        Raises:
+            ValueError: an option that MindSpore does not have.
+        """
+        for name in options:
+            if name not in _RECOMPUTE_OPTIONS:
+                known = ", ".join(_RECOMPUTE_OPTIONS)
+                raise ValueError(f"recompute has no option '{name}'; it knows {known}")
+        self._recompute = True
 
     @property
     def cls_name(self) -> str:

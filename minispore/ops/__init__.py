@@ -7,7 +7,7 @@ Functions take Tensors (numbers too, where operands promote) and work in both mo
 # ruff: noqa: F401, I001
 # fmt: off
 from minispore.ops.structural import (
-    Check, MakeTuple, Pop, Print, Push, ScalarCast, ScalarPick, ScalarToTensor,
+    Check, Depend, MakeTuple, Pop, Print, Push, ScalarCast, ScalarPick, ScalarToTensor,
     TensorToScalar, TupleGetItem,
 )
 from minispore.ops.elementwise import (
@@ -55,7 +55,7 @@ from minispore.ops.gather import (
     tensor_scatter_update, topk, unique, unsorted_segment_sum,
 )
 from minispore.ops.state import (
-    AddN, Assign, AssignAdd, AssignSub, Cast, Depend, Identity, OnesLike, StopGradient,
+    AddN, Assign, AssignAdd, AssignSub, Cast, Identity, OnesLike, StopGradient,
     ZerosLike, addn, assign, assign_add, assign_sub, cast, deepcopy, depend, identity, print_,
     stop_gradient,
 )

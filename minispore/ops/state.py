@@ -113,13 +113,6 @@ class AssignSub(Composite):
         return assign_sub(variable, value)
 
 
-class Depend(Composite):
-    """The first operand: here effects keep program order by themselves."""
-
-    def __call__(self, value: Any, expr: Any) -> Any:
-        return depend(value, expr)
-
-
 # ----------------------------------------------------------------------------------- functions
 
 

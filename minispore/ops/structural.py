@@ -63,6 +63,27 @@ class TupleGetItem(Structural):
         return items[self.attrs["index"]]
 
 
+class Depend(Structural):
+    """The first operand, which is not there before the second.
+
+    To the passes it is another value than the first operand: what is recomputed from it is not
+    merged with what was computed before.  (MindSpore: ``ops.Depend``.  There it also orders
+    effects; here these keep program order by themselves, and a user's call is the first operand.)
+    """
+
+    def __call__(self, value: Any, expr: Any) -> Any:
+        return value
+
+    def infer(self, value: Abstract, expr: Abstract) -> Abstract:
+        return value
+
+    def eval(self, value: Any, expr: Any) -> Any:
+        return value
+
+    def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
+        return dout, None
+
+
 # ------------------------------------------------------------ numbers that vary at run time
 
 _INT64 = range(-(2**63), 2**63)

@@ -1,4 +1,4 @@
-"""arithmetic_simplify: laws of arithmetic and of shapes, one line each.
+"""arithmetic_simplify: laws of arithmetic, one line each (those of shapes are in shapes.py).
 
 Rules that hold to the last bit for every value, nan, inf and -0.0 included, are always on (of a
 nan, the sign and payload may change).  FAST rules do not hold so, and are on only where asked for:
@@ -8,40 +8,20 @@ for nan and inf.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from typing import Any
 
 import numpy as np
 
 from minispore import ops
-from minispore.abstract import Abstract, AbstractScalar, AbstractTensor
-from minispore.dtype import DType, bool_, float64, int64
-from minispore.ir.node import CNode, Node, ValueNode, is_call_of
-from minispore.ops import BroadcastTo, Elementwise, Fill, Reshape
-from minispore.passes.pattern import Rule, is_exact, is_lossless, op, scalar_twin
+from minispore.abstract import AbstractScalar
+from minispore.dtype import bool_, float64, int64
+from minispore.ir.node import CNode, ValueNode
+from minispore.passes.pattern import Rule, is_exact, op, scalar_twin
 from minispore.passes.rewrite import Function
+from minispore.passes.shapes import FAST_SHAPES, SHAPES
 from minispore.primitive import REGISTRY, Primitive
-
-
-def _same_cast(source: DType, middle: DType, target: DType) -> bool:
-    """True if casting by way of `middle` is casting at once.
-
-    An integer that became a float must not become another integer, unless that holds it: out of
-    its range the result of a cast is undefined.
-    """
-    if not is_lossless(source, middle):
-        return False
-    return target.is_float or target is bool_ or not middle.is_float or is_lossless(source, target)
-
-
-def _moves_ones_only(shape: tuple[int, ...], perm: tuple[int, ...]) -> bool:
-    moved = [a for a in perm if shape[a] != 1]
-    return moved == sorted(moved)
-
-
-def _adds_ones(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
-    """True if a reshape only puts dimensions of size 1 in front, as broadcasting does."""
-    return new == (1,) * (len(new) - len(old)) + old
+from minispore.symbolic import Scalar
 
 
 def _value(c: Any) -> np.ndarray | None:
@@ -63,10 +43,47 @@ def _is_power_of_two(c: Any) -> bool:
     return bool(np.all((np.abs(mantissa) == 0.5) & (np.abs(exponent) < limit)))
 
 
+def _negative(c: Any) -> Any:
+    value = _value(c)
+    assert value is not None
+    return ops.constant(np.negative(value))
+
+
 def _inverse(c: Any) -> Any:
     value = _value(c)
     assert value is not None
     return ops.constant((1 / value.astype(np.float64)).astype(value.dtype))
+
+
+_POSITIVE_ZERO = (  # never -0.0, whatever their operands are
+    "ReduceSum", "Abs", "Square", "Exp", "Sigmoid", "Softmax", "Cosh", "ScalarAbs",
+)  # fmt: skip
+_MOVING = ("Reshape", "BroadcastTo", "Transpose")
+
+
+def _is_never_minus_zero(x: Any) -> bool:
+    """True if no element can be -0.0: then adding zero changes nothing.
+
+    A sum is -0.0 only if both its terms are.
+    """
+    todo, seen = [x.node if isinstance(x, Scalar) else x._node], 0
+    while todo:
+        node, seen = todo.pop(), seen + 1
+        if seen > 20:
+            return False
+        if isinstance(node, ValueNode):
+            if np.any((value := np.asarray(node.value)) == 0) and np.any(np.signbit(value)):
+                return False
+        elif not isinstance(node, CNode) or not isinstance(node.callee, Primitive):
+            return False
+        elif node.callee.name == "Fill":
+            if math.copysign(1.0, node.callee.attrs["value"]) < 0:
+                return False
+        elif node.callee.name in _MOVING:
+            todo.append(node.inputs[0])
+        elif node.callee.name not in _POSITIVE_ZERO:
+            return False
+    return True
 
 
 NUMBER = AbstractScalar(float)
@@ -76,11 +93,13 @@ NUMBERS = (
     Rule("mul_one", "x * 1 -> x", lambda x: x * 1, lambda x: x),
     Rule("div_one", "x / 1 -> x", lambda x: x / 1, lambda x: x),
     Rule("sub_zero", "x - 0 -> x", lambda x: x - 0, lambda x: x),
-    Rule("add_zero", "x + 0 -> x (integers)", lambda x: x + 0, lambda x: x, is_exact),
+    Rule("add_zero", "x + 0 -> x, if x is never -0.0", lambda x: x + 0, lambda x: x,
+         lambda x: is_exact(x) or _is_never_minus_zero(x)),
     Rule("pow_one", "x ** 1 -> x", lambda x: x**1, lambda x: x),
 )
 SIGNS = (
     Rule("add_minus_zero", "x + -0.0 -> x", lambda x: x + -0.0, lambda x: x),
+    Rule("minus_zero_sub", "-0.0 - x -> -x", lambda x: -0.0 - x, lambda x: -x),
     Rule("mul_minus_one", "x * -1 -> -x", lambda x: x * -1, lambda x: -x),
     Rule("div_minus_one", "x / -1 -> -x", lambda x: x / -1, lambda x: -x),
     Rule("neg_neg", "-(-x) -> x", lambda x: ops.neg(-x), lambda x: x),
@@ -88,11 +107,28 @@ SIGNS = (
     Rule("sub_neg", "x - (-y) -> x + y", lambda x, y: x - (-y), lambda x, y: x + y),
     Rule("mul_neg_neg", "(-x) * (-y) -> x * y", lambda x, y: (-x) * (-y), lambda x, y: x * y),
     Rule("div_neg_neg", "(-x) / (-y) -> x / y", lambda x, y: (-x) / (-y), lambda x, y: x / y),
+    Rule("mul_neg_constant", "(-x) * c -> x * (-c)", lambda x, c: (-x) * c,
+         lambda x, c: x * _negative(c), lambda c: _constants(c)),
+    Rule("neg_mul_constant", "-(x * c) -> x * (-c)", lambda x, c: ops.neg(x * c),
+         lambda x, c: x * _negative(c), lambda c: _constants(c), alone=True),
+    Rule("mul_neg", "(-x) * y -> -(x * y)", lambda x, y: (-x) * y, lambda x, y: -(x * y),
+         lambda x, out: x.shape == out.shape, alone=True),
+    Rule("div_neg", "(-x) / y -> -(x / y)", lambda x, y: (-x) / y, lambda x, y: -(x / y),
+         lambda x, out: x.shape == out.shape, alone=True),
+    Rule("div_by_neg", "x / (-y) -> -(x / y)", lambda x, y: x / (-y), lambda x, y: -(x / y),
+         lambda y, out: y.shape == out.shape, alone=True),
+    Rule("neg_sub", "-(x - y) -> y - x (integers)", lambda x, y: ops.neg(x - y),
+         lambda x, y: y - x, is_exact),
     Rule("square_neg", "square(-x) -> square(x)", lambda x: ops.square(-x),
          lambda x: ops.square(x)),
     Rule("abs_neg", "abs(-x) -> abs(x)", lambda x: ops.abs(-x), lambda x: ops.abs(x)),
 )
 TENSORS = (
+    Rule("mul_ones", "x * ones -> broadcast_to(x)", lambda x: x * 1,
+         lambda x, out: ops.broadcast_to(x, out.shape), lambda x, out: x.shape != out.shape),
+    Rule("add_zeros", "x + zeros -> broadcast_to(x), if x is never -0.0", lambda x: x + 0,
+         lambda x, out: ops.broadcast_to(x, out.shape),
+         lambda x, out: x.shape != out.shape and (is_exact(x) or _is_never_minus_zero(x))),
     Rule("sub_self", "x - x -> 0 (integers)", lambda x: x - x, lambda x: ops.zeros_like(x),
          is_exact),
     Rule("mul_zero", "x * 0 -> 0 (integers)", lambda x: x * 0, lambda out: ops.zeros_like(out),
@@ -118,56 +154,7 @@ TENSORS = (
          lambda c, x, y: ops.select(c, y, x)),
     Rule("drop_identity", "identity(x) -> x", lambda x: op.Identity(x), lambda x: x),
 )
-SHAPES = (
-    Rule("cast_same", "cast(x, x.dtype) -> x", lambda x, a: op.Cast(x, dtype=a), lambda x: x),
-    Rule("merge_casts", "cast(cast(x, a), b) -> cast(x, b), if a holds x",
-         lambda x, a, b: op.Cast(op.Cast(x, dtype=a), dtype=b),
-         lambda x, b: ops.cast(x, b), lambda x, a, b: _same_cast(x.dtype, a, b)),
-    Rule("reshape_same", "reshape(x, x.shape) -> x", lambda x, s: op.Reshape(x, shape=s),
-         lambda x: x),
-    Rule("merge_reshapes", "reshape(reshape(x, s), t) -> reshape(x, t)",
-         lambda x, s, t: op.Reshape(op.Reshape(x, shape=s), shape=t),
-         lambda x, t: ops.reshape(x, t)),
-    Rule("expand_dims", "expand_dims(x) -> reshape(x)", lambda x, a: op.ExpandDims(x, axis=a),
-         lambda x, out: ops.reshape(x, out.shape)),
-    Rule("squeeze", "squeeze(x) -> reshape(x)", lambda x, a: op.Squeeze(x, axis=a),
-         lambda x, out: ops.reshape(x, out.shape)),
-    Rule("transpose_ones", "transpose(x) -> reshape(x), if sizes of 1 move",
-         lambda x, p: op.Transpose(x, perm=p), lambda x, out: ops.reshape(x, out.shape),
-         lambda x, p: _moves_ones_only(x.shape, p)),
-    Rule("merge_transposes", "transpose(transpose(x, p), q) -> transpose(x, p[q])",
-         lambda x, p, q: op.Transpose(op.Transpose(x, perm=p), perm=q),
-         lambda x, p, q: ops.transpose(x, tuple(p[a] for a in q))),
-    Rule("broadcast_same", "broadcast_to(x, x.shape) -> x",
-         lambda x, s: op.BroadcastTo(x, shape=s), lambda x: x),
-    Rule("merge_broadcasts", "broadcast_to(broadcast_to(x, s), t) -> broadcast_to(x, t)",
-         lambda x, s, t: op.BroadcastTo(op.BroadcastTo(x, shape=s), shape=t),
-         lambda x, t: ops.broadcast_to(x, t)),
-    Rule("broadcast_of_ones", "broadcast_to(reshape(x, (1, *x.shape)), s) -> broadcast_to(x, s)",
-         lambda x, s, t: op.BroadcastTo(op.Reshape(x, shape=s), shape=t),
-         lambda x, t: ops.broadcast_to(x, t), lambda x, s: _adds_ones(x.shape, s)),
-    Rule("tile_once", "tile(x, (1, 1)) -> x", lambda x, r: op.Tile(x, reps=r), lambda x: x,
-         lambda r: set(r) <= {1}),
-    Rule("flip_nothing", "flip(x, ()) -> x", lambda x: op.ReverseV2(x, axis=()), lambda x: x),
-    Rule("slice_all", "x[:] -> x",
-         lambda x, b, e, s: op.StridedSlice(x, begin=b, end=e, strides=s), lambda x: x,
-         lambda s: set(s) <= {1}),
-    Rule("concat_one", "concat((x,)) -> x", lambda x, a: op.Concat(x, axis=a), lambda x: x),
-    Rule("scalar_cast_same", "float(x) -> x, for a float", lambda x, k: op.ScalarCast(x, kind=k),
-         lambda x: x, sample=NUMBER),
-)
 # fmt: on
-
-
-def _of_one(name: str, when: Callable, suffix: str = "", fastmath: bool = False) -> Rule:
-    """A reduction over axes of size 1 only moves elements (a sum turns -0.0 into 0)."""
-    reduce = getattr(op, name)
-    return Rule(
-        f"{name.lower()}_of_one{suffix}", f"{name}(x) -> reshape(x), over sizes of 1",
-        lambda x, a, k: reduce(x, axis=a, keep_dims=k),
-        lambda x, out: ops.reshape(x, out.shape),
-        lambda x, a: when(x) and all(x.shape[i] == 1 for i in a), fastmath,
-    )  # fmt: skip
 
 
 def _twice(name: str) -> Rule:
@@ -176,84 +163,26 @@ def _twice(name: str) -> Rule:
     return Rule(f"{name.lower()}_twice", law, lambda x: prim(prim(x)), lambda x: prim(x))
 
 
-REDUCTIONS = (
-    *(_of_one(name, lambda x: True) for name in ("ReduceMax", "ReduceMin", "ReduceProd")),
-    *(_of_one(name, is_exact) for name in ("ReduceSum", "ReduceMean")),
-)
 IDEMPOTENT = tuple(map(_twice, ("Abs", "Floor", "Ceil", "Round", "Trunc", "Sign", "ReLU")))
 
-
-def drop_broadcast(node: CNode) -> Node | None:
-    """An element-wise op without the BroadcastTo (or the shape of a Fill) that it does itself."""
-    prim = node.callee
-    assert isinstance(prim, Elementwise)
-    for i, operand in enumerate(node.inputs):
-        small = _before_broadcast(operand)
-        if small is not None:
-            inputs = (*node.inputs[:i], small, *node.inputs[i + 1 :])
-            if _inferred(prim, inputs) == node.abstract:
-                return CNode(prim, inputs, node.abstract, node.origin.made_by("drop_broadcast"))
-    return None
-
-
-def _inferred(prim: Primitive, inputs: tuple[Node, ...]) -> Abstract:
-    return prim.infer(*(x.abstract for x in inputs))
-
-
-def _before_broadcast(node: Node) -> Node | None:
-    if is_call_of(node, "BroadcastTo"):
-        return node.inputs[0]
-    if isinstance(node, CNode) and isinstance(node.callee, Reshape):
-        return node.inputs[0] if _adds_ones(_shape(node.inputs[0]), _shape(node)) else None
-    if isinstance(node, CNode) and isinstance(node.callee, Fill) and node.callee.attrs["shape"]:
-        prim = Fill.bound(**{**node.callee.attrs, "shape": ()})
-        return CNode(prim, (), prim.infer(), node.origin.made_by("drop_broadcast"))
-    return None
-
-
-def _shape(node: Node) -> tuple[int, ...]:
-    assert isinstance(node.abstract, AbstractTensor)
-    return node.abstract.shape
-
-
-def sink_broadcast(node: CNode) -> Node | None:
-    """A function of fewer elements, then the BroadcastTo."""
-    prim, operand = node.callee, node.inputs[0]
-    if not (isinstance(operand, CNode) and isinstance(operand.callee, BroadcastTo)):
-        return None
-    assert isinstance(prim, Elementwise)
-    origin = node.origin.made_by("sink_broadcast")
-    small = CNode(prim, operand.inputs, _inferred(prim, operand.inputs), origin)
-    return CNode(operand.callee, (small,), node.abstract, origin)
-
-
-_BY_ARITY = {
-    many: tuple(
-        n for n, p in REGISTRY.items() if issubclass(p, Elementwise) and (p.arity > 1) == many
-    )
-    for many in (False, True)
-}
-BROADCASTS = (
-    Function("drop_broadcast", "broadcast_to(x) + y -> x + y, if y has that shape",
-             _BY_ARITY[True], drop_broadcast),
-    Function("sink_broadcast", "f(broadcast_to(x)) -> broadcast_to(f(x))", _BY_ARITY[False],
-             sink_broadcast),
-)  # fmt: skip
 
 # fmt: off
 FAST = (
     Rule("add_zero_fast", "x + 0 -> x", lambda x: x + 0, lambda x: x, fastmath=True),
+    Rule("zero_sub", "0 - x -> -x", lambda x: 0 - x, lambda x: -x, fastmath=True),
     Rule("mul_zero_fast", "x * 0 -> 0", lambda x: x * 0, lambda out: ops.zeros_like(out),
          fastmath=True),
     Rule("sub_self_fast", "x - x -> 0", lambda x: x - x, lambda x: ops.zeros_like(x),
          fastmath=True),
     Rule("div_self", "x / x -> 1", lambda x: x / x, lambda x: ops.ones_like(x), fastmath=True),
+    Rule("neg_sub_fast", "-(x - y) -> y - x", lambda x, y: ops.neg(x - y), lambda x, y: y - x,
+         fastmath=True),
     Rule("pow_two", "x ** 2 -> square(x)", lambda x: x**2, lambda x: ops.square(x), fastmath=True),
     Rule("merge_factors", "(x * c) * d -> x * (c * d)", lambda x, c, d: (x * c) * d,
          lambda x, c, d: x * (c * d), lambda c, d: _constants(c, d), fastmath=True),
     Rule("merge_terms", "(x + c) + d -> x + (c + d)", lambda x, c, d: (x + c) + d,
          lambda x, c, d: x + (c + d), lambda c, d: _constants(c, d), fastmath=True),
-    *(_of_one(name, lambda x: True, "_fast", True) for name in ("ReduceSum", "ReduceMean")),
+    *FAST_SHAPES,
 )
 AFTER_GRAD = (
     Rule("drop_stop_gradient", "stop_gradient(x) -> x", lambda x: op.StopGradient(x), lambda x: x),
@@ -268,6 +197,5 @@ AFTER_GRAD = (
 # fmt: on
 
 EXACT: tuple[Rule | Function, ...] = (
-    *NUMBERS, *map(scalar_twin, NUMBERS), *SIGNS, *TENSORS, *SHAPES, *REDUCTIONS, *IDEMPOTENT,
-    *BROADCASTS,
+    *NUMBERS, *map(scalar_twin, NUMBERS), *SIGNS, *TENSORS, *IDEMPOTENT, *SHAPES,
 )  # fmt: skip

@@ -10,11 +10,15 @@ from minispore.ir.compare import constant_key, same_graph
 from minispore.ir.interp import chosen
 from minispore.ir.node import (
     CNode,
+    FuncGraph,
+    Grad,
     Node,
     Origin,
+    ParameterNode,
     Switch,
     ValueNode,
     While,
+    graphs_of,
     is_call_of,
     item_index,
     make_tuple,
@@ -23,6 +27,7 @@ from minispore.ir.node import (
     tuple_parts,
 )
 from minispore.passes.fold import fold
+from minispore.passes.pattern import same_value
 from minispore.passes.rewrite import Function
 from minispore.primitive import REGISTRY, Primitive
 
@@ -176,6 +181,71 @@ def invariant_carry(node: CNode) -> Node | None:
     return loop_node.inputs[position]
 
 
+def known_result(node: CNode) -> Node | None:
+    """What a call returns in any case: a constant, or one of its operands."""
+    return _known_result(node, None)
+
+
+def known_item(node: CNode) -> Node | None:
+    """The same of one item of what a call returns; of two equal items, the first."""
+    call, index = node.inputs[0], item_index(node)
+    assert index is not None
+    if not isinstance(call, CNode) or isinstance(call.callee, Primitive):
+        return None
+    return _known_result(call, index) or _equal_item(call, index)
+
+
+def _known_result(call: CNode, index: int | None) -> Node | None:
+    operands = _operands(call)
+    if operands is None or isinstance(call.callee, While):
+        return None
+    numbers, constants = set(), []
+    for graph in graphs_of(call.callee):
+        result = graph.output if index is None else _item(graph, index)
+        if isinstance(result, ParameterNode):
+            numbers.add(graph.parameters.index(result))
+        elif isinstance(result, ValueNode) and result.abstract != TOKEN:
+            constants.append(result)
+        else:
+            return None
+    if len(numbers) == 1 and not constants:
+        return operands[numbers.pop()]
+    same = not numbers and len({constant_key(c) for c in constants}) == 1
+    return constants[0] if same else None
+
+
+def _equal_item(call: CNode, index: int) -> Node | None:
+    """An earlier item of a call that is the same; of a loop, if it also started the same."""
+    operands = _operands(call)
+    if operands is None or call.abstract.items[index] == TOKEN:  # type: ignore[attr-defined]
+        return None
+    loop = call.callee if isinstance(call.callee, While) else None
+    graphs = (loop.body,) if loop else graphs_of(call.callee)
+    for i in range(index):
+        same = all(_item(g, i) is _item(g, index) is not None for g in graphs)
+        if same and loop:
+            same = same_value(*(operands[loop.n_const + k] for k in (i, index)))
+        if same:
+            return tuple_item(call, i)
+    return None
+
+
+def _operands(call: CNode) -> tuple[Node, ...] | None:
+    """What the graphs of a call get; None for a call that must stay as it is."""
+    if isinstance(call.callee, Grad) or any(g.bprop for g in graphs_of(call.callee)):
+        return None
+    if isinstance(call.callee, Switch):  # an int choice may be out of range: that must fail
+        is_int = call.inputs[0].abstract == AbstractScalar(int)
+        return None if is_int else call.inputs[1:]
+    return call.inputs
+
+
+def _item(graph: FuncGraph, index: int) -> Node | None:
+    """Item `index` of a graph's output, if that is put together there."""
+    parts = tuple_parts(graph.output)
+    return None if parts is None else parts[index]
+
+
 def same_tuple(node: CNode) -> Node | None:
     """A tuple, where all its items are put together again."""
     if not node.inputs or item_index(node.inputs[0]) is None:
@@ -198,6 +268,7 @@ SWITCH_RULES = (
     Function("pick_known", "pick(1, x, y) -> y; pick(int(c), False, True) -> c", ("ScalarPick",),
              pick_known),
     Function("pick_of_op", "op(pick(i, 1, 2)) -> pick(i, op(1), op(2))", SCALAR_OPS, pick_of_op),
+    Function("known_result", "f(x, y) -> x, if f returns x", ("call", "Switch"), known_result),
     Function("drop_check", "check(True) -> nothing", ("Check",), drop_check),
     Function("skip_loop", "while(False, body)(x) -> x", ("While",), skip_loop),
     Function("unroll_single_trip", "while, once -> body", ("While",), unroll_single_trip),
@@ -207,5 +278,6 @@ TUPLE_RULES = (
     Function("item_of_tuple", "(x, y)[0] -> x", ("TupleGetItem",), item_of_tuple),
     Function("invariant_carry", "while(x)[0] -> x, if the body keeps x", ("TupleGetItem",),
              invariant_carry),
+    Function("known_item", "f(x, y)[0] -> x, if f returns (x, ...)", ("TupleGetItem",), known_item),
     Function("same_tuple", "(t[0], t[1]) -> t", ("MakeTuple",), same_tuple),
 )  # fmt: skip

@@ -7,9 +7,9 @@ and never merged.  Draws of random numbers differ in their counter.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
-from minispore.abstract import TOKEN, Abstract, AbstractTuple
+from minispore.abstract import TOKEN, Abstract, AbstractScalar, AbstractTensor, AbstractTuple
 from minispore.ir.compare import callee_key, constant_key
 from minispore.ir.node import CNode, FuncGraph, Node, ValueNode, graphs_of
 from minispore.passes.pattern import COMMUTATIVE
@@ -41,7 +41,7 @@ def cse(graph: FuncGraph, log: Log | None = None) -> FuncGraph:
                 rebuilt = memo[node] = with_inputs(node, memo, new)
                 if has_effect(rebuilt):
                     continue
-                memo[node] = first.setdefault(_key(rebuilt, constants), rebuilt)
+                memo[node] = first.setdefault(node_key(rebuilt, constants), rebuilt)
                 if memo[node] is not rebuilt and log is not None:
                     log.append(Fire("merge_equal_nodes", LAW, rebuilt, memo[node], g))
         return g.parameters, memo[g.output]
@@ -56,13 +56,17 @@ def has_effect(node: CNode) -> bool:
 
 def holds(abstract: Abstract, kind: Abstract) -> bool:
     """True for a kind of value, and for tuples that hold one."""
+    if isinstance(abstract, (AbstractTensor, AbstractScalar)):  # as most are
+        return abstract == kind
     if isinstance(abstract, AbstractTuple):
         return any(holds(item, kind) for item in abstract.items)
     return abstract == kind
 
 
-def _key(node: CNode, constants: dict[Node, Hashable]) -> Hashable:
-    operands = [constants.get(i, id(i)) for i in node.inputs]
+def node_key(node: CNode, numbers: Mapping[Node, Hashable]) -> Hashable:
+    """What nodes that compute the same have in common; operands count by their number, or as
+    themselves."""
+    operands = [numbers.get(i, id(i)) for i in node.inputs]
     if callee_name(node) in COMMUTATIVE:
         operands.sort(key=hash)
     return (callee_key(node.callee), graphs_of(node.callee), *operands)

@@ -1,19 +1,25 @@
 """constant_folding: a primitive of constants becomes its value, as the interpreter computes it.
 
 Not where the value would be larger than FOLD_LIMIT elements and than the constants it is made of,
-so that ``zeros((1000, 1000))`` stays one small node.
+so that ``zeros((1000, 1000))`` stays one small node.  Of such Fills other rules make Fills.
 """
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from minispore.abstract import STACK, Abstract, AbstractTensor, AbstractTuple
+from minispore.dtype import DIGITS
 from minispore.ir.interp import as_abstract
 from minispore.ir.node import CNode, Node, ValueNode, make_tuple
+from minispore.ops import Cast, Elementwise, Fill
+from minispore.ops.reduce import Reduction, count
 from minispore.passes.cse import has_effect, holds
 from minispore.passes.rewrite import Function
-from minispore.primitive import Primitive
+from minispore.primitive import REGISTRY, Primitive
 
 FOLD_LIMIT = 256
 _NAME = "fold_constants"
@@ -50,4 +56,73 @@ def _size(abstract: Abstract) -> int:
     return abstract.size if isinstance(abstract, AbstractTensor) else 1
 
 
-FOLD_RULES = (Function(_NAME, "op(constants) -> constant", ("*",), fold),)
+def fold_fills(node: CNode) -> Node | None:
+    """An element-wise op of Fills and single numbers: one Fill."""
+    numbers = [_number(i) for i in node.inputs]
+    if any(n is None for n in numbers) or not any(isinstance(i, CNode) for i in node.inputs):
+        return None
+    assert isinstance(node.callee, (Elementwise, Cast))
+    try:
+        with np.errstate(all="ignore"):
+            value = np.asarray(node.callee.eval(*numbers))
+    except Exception:
+        return None
+    return _fill(node, value, "fold_fills")
+
+
+def fold_reduction(node: CNode) -> Node | None:
+    """A reduction of a Fill: a Fill.  Of a sum only where no addition would round."""
+    fill, prim = node.inputs[0], node.callee
+    number = _number(fill)
+    if number is None or not isinstance(fill, CNode) or not isinstance(prim, Reduction):
+        return None
+    assert isinstance(fill.abstract, AbstractTensor)
+    n, dtype = count(fill.abstract.shape, prim.attrs["axis"]), fill.abstract.dtype
+    if prim.name in ("ReduceSum", "ReduceMean"):
+        if dtype.is_float and not _sums_exactly(float(number), n, DIGITS[dtype]):
+            return None
+        if prim.name == "ReduceMean":
+            return _fill(node, number, "fold_reduction") if n and dtype.is_float else None
+        with np.errstate(all="ignore"):
+            total = np.multiply(number, np.asarray(n).astype(number.dtype))
+        return _fill(node, total + number.dtype.type(0), "fold_reduction")  # a sum is never -0.0
+    return _fill(node, number, "fold_reduction") if n else None
+
+
+def _sums_exactly(value: float, n: int, digits: int) -> bool:
+    """True if n times `value` has no more binary digits than its type."""
+    if not math.isfinite(value):
+        return False
+    odd = int(math.frexp(value)[0] * 2.0**53)
+    while odd and odd % 2 == 0:
+        odd //= 2
+    return abs(odd) * n <= 2**digits
+
+
+def _number(node: Node) -> Any:
+    """What all elements of a Fill are, or the one of a constant, as a 0-d array; else None."""
+    if isinstance(node, CNode) and isinstance(node.callee, Fill):
+        attrs = node.callee.attrs
+        return np.full((), attrs["value"], attrs["dtype"].numpy)
+    is_one = isinstance(node, ValueNode) and isinstance(node.value, np.ndarray)
+    return node.value.reshape(()) if is_one and node.value.size == 1 else None  # type: ignore
+
+
+def _fill(node: CNode, value: np.ndarray, rule: str) -> Node:
+    assert isinstance(node.abstract, AbstractTensor)
+    dtype = node.abstract.dtype
+    number = value.astype(dtype.numpy).item()
+    prim = Fill.bound(dtype=dtype, shape=node.abstract.shape, value=number)
+    return CNode(prim, (), node.abstract, node.origin.made_by(rule))
+
+
+_ELEMENTWISE = (*(n for n, p in REGISTRY.items() if issubclass(p, Elementwise)), "Cast")
+_REDUCTIONS = (
+    "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceAll", "ReduceAny",
+)  # fmt: skip
+FOLD_RULES = (
+    Function(_NAME, "op(constants) -> constant", ("*",), fold),
+    Function("fold_fills", "fill(a) + fill(b) -> fill(a + b)", _ELEMENTWISE, fold_fills),
+    Function("fold_reduction", "sum(fill(a)) -> fill(n * a), where that is exact", _REDUCTIONS,
+             fold_reduction),
+)  # fmt: skip

@@ -14,7 +14,8 @@ matched node); so it is typed at birth, and compared with what it replaces.
 
 What matches: a parameter, any node (the same one wherever it stands twice); a number, a constant or
 Fill of which every element is that number, the sign of zero included; a primitive, one of the
-same name and attributes, whose operands match, in either order if it commutes.
+same name and attributes, whose operands match, in either order if it commutes.  With `alone`, the
+operations inside the pattern must have no other use: else they would be computed twice.
 
 (MindSpore: optimizer/pattern_matcher.h and the rules of irpass.)
 """
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -54,9 +55,14 @@ Bindings = dict[str, Any]  # a pattern's parameter -> the node or attribute it s
 class Rule:
     """``pattern -> replacement``, where `when` holds.
 
-    `law` says it in one line.  `fastmath`: the rule is wrong for nan, inf, -0.0 or the last bit,
-    and off unless asked for.  `sample`: the type that a pattern's parameters have while it is
-    traced; with a Scalar's type the pattern is one of Scalar primitives.
+    Args:
+        name, law: the law in one line.
+        pattern, replacement: functions written with ops; see above.
+        when: says of what the pattern's parameters and `out` stand for whether the rule fires.
+        fastmath: the rule is wrong for nan, inf, -0.0 or the last bit, and off unless asked for.
+        sample: the type that a pattern's parameters have while it is traced; with a Scalar's type
+            the pattern is one of Scalar primitives.
+        alone: what is inside the pattern must have no other use.
     """
 
     name: str
@@ -66,6 +72,7 @@ class Rule:
     when: Callable[..., bool] | None = None
     fastmath: bool = False
     sample: Abstract = AbstractTensor(dt.float32, (2, 3))
+    alone: bool = False
 
     @cached_property
     def root(self) -> CNode:
@@ -86,13 +93,15 @@ class Rule:
     @cached_property
     def hints(self) -> frozenset[str]:
         """What must be among the operands of a node that matches: a quick look before the match."""
-        return frozenset(map(_hint, self.root.inputs)) - {""}
+        return hints(self.root) - {""}
 
-    def apply(self, node: CNode) -> Node | None:
-        """What replaces `node`; None if the rule does not fire."""
-        if not self.hints.issubset(map(_hint, node.inputs)):
-            return None
-        for bindings in match(self.root, node, {}):
+    def apply(self, node: CNode, uses: Mapping[Node, int] | None = None) -> Node | None:
+        """What replaces `node`; None if the rule does not fire.
+
+        `uses`: how often nodes are used, where it is known.
+        """
+        counts = uses if self.alone and uses is not None else {}
+        for bindings in _match_call(self.root, node, {}, counts):
             bindings["out"] = node
             if self.when is not None and not _call(self.when, bindings):
                 continue
@@ -110,6 +119,11 @@ def scalar_twin(rule: Rule) -> Rule:
         f"scalar_{rule.name}", rule.law, rule.pattern, rule.replacement, rule.when, rule.fastmath,
         AbstractScalar(float),
     )  # fmt: skip
+
+
+def hints(node: Node) -> frozenset[str]:
+    """What the operands of a node are."""
+    return frozenset(map(_hint, node.inputs))
 
 
 def _hint(node: Node) -> str:
@@ -155,8 +169,13 @@ op = _Op()
 # ----------------------------------------------------------------------------------- matching
 
 
-def match(pattern: Node, node: Node, bindings: Bindings) -> Iterator[Bindings]:
-    """Every way in which `node` matches, as bindings that extend those given."""
+def match(
+    pattern: Node, node: Node, bindings: Bindings, uses: Mapping[Node, int]
+) -> Iterator[Bindings]:
+    """Every way in which `node` matches, as bindings that extend those given.
+
+    An operation inside the pattern matches none that is used more than once, by `uses`.
+    """
     if isinstance(pattern, ParameterNode):
         bound = bindings.get(pattern.name)
         if bound is None:
@@ -166,11 +185,13 @@ def match(pattern: Node, node: Node, bindings: Bindings) -> Iterator[Bindings]:
     elif isinstance(pattern, ValueNode):
         if is_number(node, pattern.value):
             yield bindings
-    elif isinstance(pattern, CNode) and isinstance(node, CNode):
-        yield from _match_call(pattern, node, bindings)
+    elif isinstance(pattern, CNode) and isinstance(node, CNode) and uses.get(node, 1) == 1:
+        yield from _match_call(pattern, node, bindings, uses)
 
 
-def _match_call(pattern: CNode, node: CNode, bindings: Bindings) -> Iterator[Bindings]:
+def _match_call(
+    pattern: CNode, node: CNode, bindings: Bindings, uses: Mapping[Node, int]
+) -> Iterator[Bindings]:
     wanted, found = pattern.callee, node.callee
     assert isinstance(wanted, Primitive)
     if (
@@ -182,19 +203,22 @@ def _match_call(pattern: CNode, node: CNode, bindings: Bindings) -> Iterator[Bin
     bound = _match_attributes(wanted, found, bindings)
     if bound is None:
         return
-    yield from _match_operands(pattern.inputs, node.inputs, bound)
+    yield from _match_operands(pattern.inputs, node.inputs, bound, uses)
     if wanted.name in COMMUTATIVE:
-        yield from _match_operands(pattern.inputs, node.inputs[::-1], bound)
+        yield from _match_operands(pattern.inputs, node.inputs[::-1], bound, uses)
 
 
 def _match_operands(
-    patterns: tuple[Node, ...], nodes: tuple[Node, ...], bindings: Bindings
+    patterns: tuple[Node, ...],
+    nodes: tuple[Node, ...],
+    bindings: Bindings,
+    uses: Mapping[Node, int],
 ) -> Iterator[Bindings]:
     if not patterns:
         yield bindings
         return
-    for first in match(patterns[0], nodes[0], bindings):
-        yield from _match_operands(patterns[1:], nodes[1:], first)
+    for first in match(patterns[0], nodes[0], bindings, uses):
+        yield from _match_operands(patterns[1:], nodes[1:], first, uses)
 
 
 def _match_attributes(wanted: Primitive, found: Primitive, bindings: Bindings) -> Bindings | None:

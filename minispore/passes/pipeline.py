@@ -1,27 +1,38 @@
-"""The passes by name, and their order: repeated until a whole round changes nothing.
+"""The pipeline: which passes run, in which order, until none of them changes anything.
 
-Names and order follow MindSpore's (``opt_a``).  A pass takes a graph and returns a graph; with
-MINISPORE_DEBUG=1 in the environment each result is verified.  Gradients are made before: afterwards
-StopGradient, Assign and the gradients of Cells' own are gone.
+    opt_a   while equal layers are still calls of one graph
+    opt_b   on everything as one graph
+
+(MindSpore's stages of these names; its own list is longer, for it also serves devices.)  A pipeline
+can be changed and given to ``jit``:
+
+    twice = Rule("twice", "x + x -> x * 2", lambda x: x + x, lambda x: x * 2)
+    pipeline = default_pipeline().with_rules(twice).without("cse")
+
+    @ms.jit(passes=pipeline)
+    def f(x): ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import Any
 
 from minispore.ir.interp import debugging
 from minispore.ir.node import FuncGraph
 from minispore.ir.verify import verify
 from minispore.passes.algebra import AFTER_GRAD, EXACT, FAST
+from minispore.passes.combine import combine_like_graphs
 from minispore.passes.control import SWITCH_RULES, TUPLE_RULES
 from minispore.passes.cse import cse
 from minispore.passes.dead_code import dead_code
 from minispore.passes.fold import FOLD_RULES
-from minispore.passes.inline import has_late, inline
+from minispore.passes.inline import inline, lazy_inline
+from minispore.passes.loops import LOOP_RULES
 from minispore.passes.parameters import parameter_eliminate
-from minispore.passes.rewrite import Log, NodeRule, rewrite
+from minispore.passes.pattern import Rule
+from minispore.passes.rewrite import Function, Log, NodeRule, rewrite
 
 MAX_ROUNDS = 10
 
@@ -30,19 +41,29 @@ Callback = Callable[[str, FuncGraph, FuncGraph], None]
 
 @dataclass(frozen=True)
 class Pass:
-    """A named step: a graph and the log in, a graph out (the same object if nothing changed)."""
+    """A named step: a graph and the log in, a graph out (the same object if nothing changed).
+
+    `is_users`: written outside the package, so that what it makes is verified.
+    """
 
     name: str
     description: str
     run: Callable[[FuncGraph, Log], FuncGraph]
+    is_users: bool = True
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Passes, run in order, again and again, until nothing changes."""
+    """Steps, run in order, again and again, until nothing changes.
 
-    passes: tuple[Pass, ...]
+    A step is a Pass, or a Pipeline of its own (a stage).
+    """
+
+    steps: tuple[Pass | Pipeline, ...]
     max_rounds: int = MAX_ROUNDS
+    name: str = ""
+
+    # ------------------------------------------------------------------------------- running
 
     def run(
         self, graph: FuncGraph, log: Log | None = None, callback: Callback | None = None
@@ -54,30 +75,106 @@ class Pipeline:
             log: gets every Fire, with the pass and the round.
             callback: called as (pass, before, after) for every pass that ran; `after is before`
                 if it changed nothing.
+
+        Raises:
+            IRError: a user's pass made a graph that breaks a rule of the IR.
         """
-        idle: dict[str, FuncGraph] = {}  # pass -> the graph that it had nothing to do on
+        return self._run(graph, log, callback, {})
+
+    def _run(
+        self, graph: FuncGraph, log: Log | None, callback: Callback | None,
+        idle: dict[Pass, FuncGraph],
+    ) -> FuncGraph:  # fmt: skip
+        """``run``; `idle` are the graphs on which passes had nothing to do."""
         for number in range(1, self.max_rounds + 1):
             start = graph
-            for step in self.passes:
-                if idle.get(step.name) is graph:
-                    continue
-                fires: Log = []
-                before, graph = graph, step.run(graph, fires)
-                if graph is before:
-                    idle[step.name] = graph
-                elif debugging():
-                    verify(graph)
-                if log is not None:
-                    log.extend(replace(f, pass_name=step.name, round=number) for f in fires)
-                if callback is not None:
-                    callback(step.name, before, graph)
+            for step in self.steps:
+                if isinstance(step, Pipeline):
+                    graph = step._run(graph, log, callback, idle)
+                elif idle.get(step) is not graph:
+                    before, graph = graph, _run_pass(step, number, graph, log, callback)
+                    if graph is before:
+                        idle[step] = graph
             if graph is start:
                 break
         return graph
 
+    @property
+    def passes(self) -> list[Pass]:
+        """The passes of all stages, each once."""
+        return list(dict.fromkeys(p for p, _ in self._walk()))
+
+    def _walk(self) -> Iterator[tuple[Pass, Pipeline]]:
+        for step in self.steps:
+            if isinstance(step, Pipeline):
+                yield from step._walk()
+            else:
+                yield step, self
+
+    # ------------------------------------------------------------------------------- changing
+
+    def with_rules(self, *rules: NodeRule, name: str = "user_rules") -> Pipeline:
+        """The pipeline with a pass more, at the end of every stage, that tries these rules."""
+        return self.with_pass(rule_pass(name, "; ".join(r.law for r in rules), rules))
+
+    def with_pass(self, new: Pass, after: str | None = None) -> Pipeline:
+        """The pipeline with a pass more: after the pass called `after`, or at the end.
+
+        In every stage.  ValueError if there is no such pass.
+        """
+        if after is not None:
+            self._check(after)
+
+        def place(steps: tuple[Pass | Pipeline, ...]) -> tuple[Pass | Pipeline, ...]:
+            if after is None:
+                return (*steps, new)
+            return tuple(s for p in steps for s in ((p, new) if p.name == after else (p,)))
+
+        return self._changed(place)
+
+    def without(self, *names: str) -> Pipeline:
+        """The pipeline without some of its passes; ValueError if there are no such."""
+        self._check(*names)
+        return self._changed(lambda steps: tuple(s for s in steps if s.name not in names))
+
+    def _changed(self, change: Callable[[tuple], tuple]) -> Pipeline:
+        """The pipeline with the passes of each stage changed."""
+        stages = [s for s in self.steps if isinstance(s, Pipeline)]
+        if stages:
+            return replace(self, steps=tuple(s._changed(change) for s in stages))
+        return replace(self, steps=change(self.steps))
+
+    def _check(self, *names: str) -> None:
+        known = [p.name for p in self.passes]
+        for name in names:
+            if name not in known:
+                raise ValueError(f"there is no pass '{name}'; there are {', '.join(known)}")
+
     def __str__(self) -> str:
         width = max(len(p.name) for p in self.passes)
-        return "\n".join(f"{p.name:<{width}}  {p.description}" for p in self.passes)
+        lines: list[str] = []
+        stage = None
+        for step, home in self._walk():
+            if home is not stage and home.name:
+                lines.append(f"{home.name}:")
+            stage, indent = home, "  " if home.name else ""
+            lines.append(f"{indent}{step.name:<{width}}  {step.description}")
+        return "\n".join(lines)
+
+
+def _run_pass(
+    step: Pass, number: int, before: FuncGraph, log: Log | None, callback: Callback | None
+) -> FuncGraph:
+    """The graph after one pass, which is verified, logged and shown."""
+    fires: Log = []
+    after = step.run(before, fires)
+    if after is not before and (step.is_users or debugging()):
+        verify(after)
+    if log is not None:
+        log.extend(replace(f, pass_name=step.name, round=number) for f in fires)
+    if callback is not None:
+        callback(step.name, before, after)
+    return after
 
 
 def rule_pass(name: str, description: str, rules: tuple[NodeRule, ...]) -> Pass:
@@ -96,35 +193,62 @@ def _arithmetic(fastmath: bool) -> Callable[[FuncGraph, Log], FuncGraph]:
 
 def default_pipeline(fastmath: bool = False) -> Pipeline:
     """What every compiled function goes through; `fastmath` adds rules that are not exact."""
-    return Pipeline(
-        (
-            Pass("inline", "calls of graphs become their bodies", inline),
-            rule_pass("switch_simplify", "control flow whose way is known is gone", SWITCH_RULES),
-            rule_pass("tuple_transform", "tuples that are taken apart again are gone", TUPLE_RULES),
-            Pass("arithmetic_simplify", "laws of arithmetic and of shapes", _arithmetic(fastmath)),
-            rule_pass("constant_folding", "what only constants decide is computed", FOLD_RULES),
-            Pass(
-                "parameter_eliminate", "what every call passes is in the graph", parameter_eliminate
-            ),
-            Pass("cse", "what is computed twice is computed once", cse),
-            Pass("dead_code", "what no one reads is neither computed nor passed on", dead_code),
-        )
+
+    def rules(name: str, description: str, table: tuple[NodeRule, ...]) -> Pass:
+        return replace(rule_pass(name, description, table), is_users=False)
+
+    def step(name: str, description: str, run: Callable[[FuncGraph, Log], FuncGraph]) -> Pass:
+        return Pass(name, description, run, is_users=False)
+
+    simplify = (
+        rules("switch_simplify", "control flow whose way is known is gone", SWITCH_RULES),
+        rules("tuple_transform", "tuples that are taken apart again are gone", TUPLE_RULES),
+        step("arithmetic_simplify", "laws of arithmetic and of shapes", _arithmetic(fastmath)),
+        rules("constant_folding", "what only constants decide is computed", FOLD_RULES),
+        step("parameter_eliminate", "what every call passes is in the graph", parameter_eliminate),
+        rules(
+            "loop_invariant", "what every turn of a loop computes alike is before it", LOOP_RULES
+        ),
+        step("cse", "what is computed twice is computed once", cse),
+        step("dead_code", "what no one reads is neither computed nor passed on", dead_code),
     )
+    early = step("inline", "calls of small graphs, and single calls, become bodies", inline)
+    late = step("lazy_inline", "calls of all graphs become their bodies", lazy_inline)
+    opt_a = Pipeline((early, *simplify), name="opt_a")
+    return Pipeline((opt_a, Pipeline((late, *simplify), name="opt_b")), 1, "default")
 
 
-LATE_INLINE = Pass(
-    "lazy_inline",
-    "calls of Cells that asked to be inlined last become their bodies",
-    partial(inline, late=True),
-)
+BEFORE_GRAD = Pipeline(
+    (
+        Pass("combine_like_graphs", "equal functions and layers are one graph",
+             combine_like_graphs, is_users=False),
+    ),
+    1,
+    "before grad",
+)  # fmt: skip
+
+
+def pipeline_of(passes: Any) -> Pipeline:
+    """The pipeline that ``jit(passes=...)`` means: None, a Pipeline, or what is added to the
+    default one: a rule, a Pass, or a list or tuple of them.  TypeError for anything else.
+    """
+    if isinstance(passes, Pipeline):
+        return passes
+    pipeline = default_pipeline()
+    for item in passes if isinstance(passes, (list, tuple)) else (passes,):
+        if isinstance(item, Pass):
+            pipeline = pipeline.with_pass(item)
+        elif isinstance(item, (Rule, Function)):
+            pipeline = pipeline.with_rules(item, name=item.name)
+        elif item is not None:
+            raise TypeError(
+                f"passes are a Pipeline, or rules and passes to add, not {type(item).__name__}"
+            )
+    return pipeline
 
 
 def optimize(
     graph: FuncGraph, log: Log | None = None, callback: Callback | None = None
 ) -> FuncGraph:
-    """Run the default pipeline (again, when Cells are inlined late); see ``Pipeline.run``."""
-    pipeline = default_pipeline()
-    graph = pipeline.run(graph, log, callback)
-    if not has_late(graph):
-        return graph
-    return replace(pipeline, passes=(LATE_INLINE, *pipeline.passes)).run(graph, log, callback)
+    """Run the default pipeline; see ``Pipeline.run``."""
+    return default_pipeline().run(graph, log, callback)

@@ -9,6 +9,7 @@ call each other in a circle are rebuilt together.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,10 +20,11 @@ from minispore.ir.node import (
     Node,
     ParameterNode,
     Rebuilder,
+    copied_parameters,
     graphs_of,
     with_graphs,
 )
-from minispore.passes.pattern import Rule
+from minispore.passes.pattern import Rule, hints
 from minispore.primitive import Primitive
 
 MAX_FIRES_AT_A_NODE = 20  # a rule's result is tried again, but not for ever
@@ -75,29 +77,41 @@ def rewrite(graph: FuncGraph, rules: Iterable[NodeRule], log: Log | None = None)
     Operands first; at each node the rules are tried in order until none fires.  A replacement of
     another type is refused.  Returns `graph` itself if no rule fired.
     """
-    table: dict[str, list[NodeRule]] = {}
+    table: dict[str, list[NodeRule]] = {"*": []}
     for rule in rules:
         for name in rule.primitives:
             table.setdefault(name, []).append(rule)
+    for name in table:
+        table[name] += table["*"] if name != "*" else []
 
     def sweep(g: FuncGraph, nodes: list[Node], new: GraphMap) -> Parts:
         memo: dict[Node, Node] = {}
+        before, after = use_counts(g), Counter[Node]()
         for node in nodes:
-            memo[node] = node
+            now = node
             if isinstance(node, CNode):
-                rebuilt = with_inputs(node, memo, new)
-                memo[node] = _rewrite_node(rebuilt, table, g, log)
+                now = _rewrite_node(with_inputs(node, memo, new), table, after, g, log)
+            memo[node] = now
+            after[now] += before[node]
         return g.parameters, memo[g.output]
 
     return rebuild_graphs(graph, sweep)
 
 
+def use_counts(graph: FuncGraph) -> Counter[Node]:
+    """How often each node of a graph is an operand, or the output."""
+    counts = Counter([i for node in graph.nodes() for i in node.inputs])
+    counts[graph.output] += 1
+    return counts
+
+
 def _rewrite_node(
-    node: CNode, table: dict[str, list[NodeRule]], graph: FuncGraph, log: Log | None
-) -> Node:
+    node: CNode, table: dict[str, list[NodeRule]], uses: Counter[Node], graph: FuncGraph,
+    log: Log | None,
+) -> Node:  # fmt: skip
     current: Node = node
     for _ in range(MAX_FIRES_AT_A_NODE):
-        fired = _first_fire(current, table)
+        fired = _first_fire(current, table, uses)
         if fired is None:
             break
         rule, new = fired
@@ -107,11 +121,18 @@ def _rewrite_node(
     return current
 
 
-def _first_fire(node: Node, table: dict[str, list[NodeRule]]) -> tuple[NodeRule, Node] | None:
+def _first_fire(
+    node: Node, table: dict[str, list[NodeRule]], uses: Counter[Node]
+) -> tuple[NodeRule, Node] | None:
     """The first rule that fires at a node, and what it makes of it."""
     if isinstance(node, CNode):
-        for rule in (*table.get(callee_name(node), ()), *table.get("*", ())):
-            new = rule.apply(node)
+        rules = table.get(callee_name(node), table["*"])
+        present = hints(node) if rules else frozenset()
+        for rule in rules:
+            if isinstance(rule, Rule):
+                new = rule.apply(node, uses) if rule.hints <= present else None
+            else:
+                new = rule.apply(node)
             if new is not None and new is not node and new.abstract == node.abstract:
                 return rule, new
     return None
@@ -160,13 +181,32 @@ def rebuild_graphs(entry: FuncGraph, rebuild: Rebuild) -> FuncGraph:
         if not changed:
             continue
         for g, (parameters, _) in parts.items():
-            new[g] = FuncGraph(g.name, parameters, None, g.origin, g.scope_kind)
+            new[g] = g.frame(parameters)
         for g, (_, output) in parts.items():
             if len(group) > 1 or _calls_itself(g, group[g]):
                 output = _with_callees(output, new)
             new[g].set_output(output)
             new[g].bprop = new.get(g.bprop, g.bprop) if g.bprop else None
     return new.get(entry, entry)
+
+
+def copy_graphs(entry: FuncGraph) -> FuncGraph:
+    """A copy of a graph and all that it reaches, with parameters of their own.
+
+    A pass keeps the parameters of what it rebuilds: where the old graph is used on, copy it before.
+    """
+
+    def rebuild(g: FuncGraph, nodes: list[Node], new: GraphMap) -> Parts:
+        parameters = copied_parameters(g.parameters)
+        memo: dict[Node, Node] = dict(zip(g.parameters, parameters, strict=True))
+        for node in nodes:
+            if isinstance(node, CNode):
+                memo[node] = with_inputs(node, memo, new)
+            else:
+                memo.setdefault(node, node)
+        return parameters, memo[g.output]
+
+    return rebuild_graphs(entry, rebuild)
 
 
 def _calls_itself(graph: FuncGraph, nodes: list[Node]) -> bool:
