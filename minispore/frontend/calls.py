@@ -570,11 +570,11 @@ def _hooks(ev: Evaluator, cell: Any, name: str) -> list[Any]:
 
 def _is_recomputed(ev: Evaluator, cell: Any) -> bool:
     """Whether ``recompute()`` was called on a Cell."""
-    flag = bool(getattr(cell, "_recompute", False))
+    flag = getattr(cell, "_recompute", None)  # what has a construct need not be a Cell
     code, fresh, text = ev.outside.source(cell)
-    if not fresh:
+    if flag is not None and not fresh:
         ev.outside.require(f"{'' if flag else 'not '}{code}._recompute", f"recompute of {text}")
-    return flag
+    return bool(flag)
 
 
 def _construct(ev: Evaluator, cell: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
