@@ -60,7 +60,7 @@ BUDGETS = {
     # Typed code at 100 columns, and a front end that holds all of control flow: what was measured
     # when it was complete, with little room to grow.
     "spine": 12500,
-    "of it, frontend": 5600,
+    "of it, frontend": 5700,
     "drawings": 1500,
     "ops": 3500,
     "rule tables": 1500,
