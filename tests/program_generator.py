@@ -32,9 +32,23 @@ from program_grammar import (
 HOLE = re.compile(r"<(?:([A-Z]):)?([a-z]+|[A-Z])([~!=+]?)>")
 TENSORS = ("vec", "num", "mat", "dbl", "whole", "longs", "truth")
 RETURNED = (
-    *TENSORS, "int", "float", "bool", "str", "text", "list", "pair", "table", "nest", "maybe",
+    *TENSORS, "int", "float", "bool", "str", "text", "list", "pair", "table", "nest", "grid",
+    "maybe",
 )  # fmt: skip
-PARAMETERS = ("vec", "vec", "num", "int", "float", "list", "whole", "maybe", "fn", "box", "nest")
+PARAMETERS = (
+    "vec",
+    "vec",
+    "num",
+    "int",
+    "float",
+    "list",
+    "whole",
+    "maybe",
+    "fn",
+    "box",
+    "nest",
+    "grid",
+)
 STATE = {
     "SELF.p": "vec", "SELF.q": "num", "SELF.w": "mat",
     "SELF.h": "vec", "SELF.g": "vec", "SELF.e": "num",
@@ -196,7 +210,7 @@ class Writer:
             return self.expression(kind, 2)
         kinds = self.scope.kinds
         self.scope.kinds = {n: k for n, k in kinds.items() if n not in WEIGHTS}
-        is_container = kind in ("list", "table", "pair", "bag", "nest")
+        is_container = kind in ("list", "table", "pair", "bag", "nest", "grid")
         text = self.fill(EXPRESSIONS[kind][0], 1) if is_container else self.expression(kind, 2)
         self.scope.kinds = kinds
         return text
@@ -217,6 +231,7 @@ class Writer:
         groups = {
             "assign": 40, "make": 4 if self.place.varying and not self.bold else 14,
             "items": 12 if self.place.growing else 0, "write": 14, "state": 10, "effect": 7,
+            "alias": 1 if self.place.varying and not self.bold else 4,
         }  # fmt: skip
         while True:
             group = self.random.choices([*groups], [*groups.values()])[0]
@@ -435,7 +450,7 @@ class Writer:
         kinds = tuple(self.pick(PARAMETERS) for _ in range(self.random.randint(1, 3)))
         if self.chance(0.4):
             kinds = ("vec",)
-        returns = self.pick(["vec", "vec", "num", "int", "pair", "maybe", "list", "box", "table"])
+        returns = self.pick(["vec", "vec", "num", "int", "pair", "maybe", "list", "box", "grid"])
         name = self.number("h")
         parameters = [self.number(k[0]) for k in kinds]
         lines = self.body(dict(zip(parameters, kinds, strict=True)), returns, depth, captures)

@@ -10,15 +10,16 @@ A production is Python text with holes:
 Kinds of Tensors: vec (three floats), num (one), mat (2 x 3), dbl (three Float64), whole (an Int32),
 longs (three Int64), truth (a Bool), mask (three).  Kinds of Python: int, float, bool, str, text (a
 string that is only shown), list (of two vec), bag (one num or more), pair (num, int), table ({"v":
-vec, "n": int}), nest (list, vec), maybe (None or vec), fn (vec -> vec), box (an object).  `known`
-is an int and `fixed` a truth that are known while compiling, `pure` a fn that nobody assigns to.
+vec, "n": int}), nest (list, vec), grid ({"a": list}), maybe (None or vec), fn (vec -> vec), box
+(an object).  `known` is an int and `fixed` a truth that are known while compiling, `pure` a fn that
+nobody assigns to.
 """
 
 # The names of variables of each kind, which functions and loops add to.
 NAMES = {
     "vec": "a b", "num": "s t", "mat": "m", "dbl": "d", "whole": "w", "longs": "u", "truth": "y1",
     "int": "i j", "float": "f", "bool": "ok", "str": "name", "list": "l1 l2", "bag": "bag",
-    "pair": "pair", "table": "table", "nest": "nest", "maybe": "last", "fn": "g", "box": "box",
+    "pair": "pair", "table": "table", "nest": "nest", "grid": "grid", "maybe": "last", "fn": "g", "box": "box",
 }  # fmt: skip
 
 # What ends an expression of each kind.
@@ -41,6 +42,7 @@ LITERALS = {
     "pair": ["(<num>, 1)"],
     "table": ["{'v': <vec>, 'n': 1}"],
     "nest": ["(<list>, <vec>)"],
+    "grid": ["{'a': <list>}"],
     "maybe": ["None"],
     "fn": ["ops.tanh", "ops.sin"],
     "box": ["Box(<vec>, 1)"],
@@ -237,6 +239,7 @@ EXPRESSIONS = {
     "list": """
         [<vec>, <vec>]
         <nest~>[0]
+        <grid~>['a']
         [v * 0.5 for v in <list>]
         [*<list>]
         list(reversed(<list>))
@@ -257,6 +260,9 @@ EXPRESSIONS = {
         dict(<table>, n=<int>)
         {**<table>, 'n': <int>}
         {i1: i2 for i1, i2 in zip(('v', 'n'), (<vec>, <int>))}
+    """,
+    "grid": """
+        {'a': <list>}
     """,
     "nest": """
         (<list>, <vec>)
@@ -348,6 +354,8 @@ STATEMENTS = {
     "make": """
         <list=> = <list>
         <list=> = <list~>
+        <list=> = <grid~>['a']
+        <grid=> = <grid>
         <list=> = [<vec>, <vec> * 0.5]
         <bag=> = <bag>
         <table=> = <table>
@@ -371,6 +379,9 @@ STATEMENTS = {
         <nest~>[0][<bit>] = <vec>
         <table~>['v'] = <vec>
         <table~>['n'] += 1
+        <G:grid~>.get('a')[<bit>] = <vec>
+        <list=> = <G:grid~>.pop('a'); <G>['a'] = [<vec>, <vec>]
+        <G:grid~>['a'].append(<G>['a'].pop(0))
         <table~>.update(n=<int>)
         <T:table~>['q'] = <num>; <num=> = <T>.pop('q')
         <box~>.v = <vec>
@@ -408,9 +419,6 @@ STATEMENTS = {
         SELF.p.set_data(<vec> * 0.5)
         SELF.h = <vec> * 1.0
         SELF.h = ops.tanh(<vec>)
-        SELF.h = <vec~>
-        SELF.g = <vec>
-        SELF.g, SELF.h = SELF.h, SELF.g
         SELF.g[<bit>] = <num>
         SELF.e = <num> * 0.5
         SELF.h.add_(<vec> * 0.5)
@@ -418,6 +426,11 @@ STATEMENTS = {
         SHARED.add_(<vec> * 0.25)
         SHARED[<bit>] = <num>
         POOL[<bit>].mul_(0.5)
+    """,
+    "alias": """
+        SELF.h = <vec~>
+        SELF.g = <vec>
+        SELF.g, SELF.h = SELF.h, SELF.g
     """,
     "effect": """
         print(<num>, <int>)

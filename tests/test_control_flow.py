@@ -336,6 +336,26 @@ def list_written_in_an_arm(x):
 
 
 @PROGRAMS.on(*SIGNS)
+def lists_that_methods_and_operators_give_back_are_old_ones(x):
+    table, rows, items, same = {"a": [x], "b": [x]}, [[x], [x * 2]], [x], [x]
+    if x > 0:
+        table.get("a")[0] = x * 5
+        last = rows.pop()
+        last[0] = x * 7
+        rows.append(last)
+    elif x < 0:
+        items += [x]
+        items[0] = x * 8
+        items.pop()
+        table.setdefault("b", [])[0] = x * 3
+    for i in range(2):
+        if x > i:
+            same += []
+            same[0] = same[0] * 2
+    return table, rows, items, same
+
+
+@PROGRAMS.on(*SIGNS)
 def lists_of_equal_length(x):
     a = [x]
     if x > 0:

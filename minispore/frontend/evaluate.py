@@ -142,9 +142,10 @@ class Evaluator(GraphBuilder):
         return node
 
     def born(self, obj: Any) -> Any:
-        """Note in which region an object (Tensor, list, dict, Env ...) was made."""
-        self.births[id(obj)] = self.region
-        self.alive.append(obj)
+        """Note in which region an object (Tensor, list, dict, Env ...) was made, if it is new."""
+        if id(obj) not in self.births and id(obj) not in self.outside.old:
+            self.births[id(obj)] = self.region
+            self.alive.append(obj)
         return obj
 
     def new_object(self, cls: type) -> Any:
