@@ -489,7 +489,7 @@ def what_functions_leave_behind(a, b):
 @PROGRAMS.on((X, Y))
 def strings_have_no_gradient(a, b):
     return ms.grad(lambda x: (x * 2, f"{x} {x.sum().item():.1f}"))(a), ms.jvp(
-        lambda x: (x * 2, f"{x}", x * x), a, b
+        lambda x: (x * 2, f"{x}", "large" if x.sum() > 3 else None, x * x), a, b
     )
 
 

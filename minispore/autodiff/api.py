@@ -25,7 +25,7 @@ from minispore.ops import stop_gradient
 from minispore.parameter import Parameter
 from minispore.primitive import current_handler, is_number, is_tracing
 from minispore.tensor import Tensor, is_tensor, tapes
-from minispore.tree import Text, flatten
+from minispore.tree import Picked, Text, flatten
 
 ALL = "all"  # as grad_position: every Tensor among the arguments, always as a tuple
 
@@ -225,8 +225,9 @@ class GradFunction:
 
 
 def is_part(value: Any) -> bool:
-    """True for a Tensor, and for a string known only at run time: the Tensors in it are text."""
-    return is_tensor(value) or isinstance(value, Text)
+    """True for a Tensor, and for what is known only at run time and has no gradient: strings (the
+    Tensors in them are text) and choices of strings or functions."""
+    return is_tensor(value) or isinstance(value, (Text, Picked))
 
 
 def refuse_tracing(what: str) -> None:
