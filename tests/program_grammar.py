@@ -19,7 +19,8 @@ nobody assigns to.
 NAMES = {
     "vec": "a b", "num": "s t", "mat": "m", "dbl": "d", "whole": "w", "longs": "u", "truth": "y1",
     "int": "i j", "float": "f", "bool": "ok", "str": "name", "list": "l1 l2", "bag": "bag",
-    "pair": "pair", "table": "table", "nest": "nest", "grid": "grid", "maybe": "last", "fn": "g", "box": "box",
+    "pair": "pair", "table": "table", "nest": "nest", "grid": "grid", "maybe": "last", "fn": "g",
+    "box": "box",
 }  # fmt: skip
 
 # What ends an expression of each kind.

@@ -546,6 +546,11 @@ def _():
         refused(RuntimeError, f"'{word}' cannot be part of a compiled graph: ", fn, Tensor(1.0))
 
 
+@row("`ops.cond`")
+def _():
+    agree(lambda x: ops.cond(x > 0, ops.sqrt, ops.neg, x), Tensor(4.0))
+
+
 @row("`WhileLoop`, `ForiLoop` and `Scan` whose value changes its type, or whose function fails")
 def _():
     def changes(x):

@@ -34,7 +34,8 @@ def cond(pred: Any, true_func: Callable, false_func: Callable, *operands: Any) -
         TypeError: a function cannot be called; in a compiled function, also if they return values
             of two types.
 
-    The name and the arguments are JAX's; MindSpore has only the ``if`` statement.
+    MindSpore: the ``if`` statement (the name and the arguments are JAX's; MindSpore's ``ops.cond``
+    is a matrix's condition number).
     """
     check_callable("cond", true_func=true_func, false_func=false_func)
     if pred:
