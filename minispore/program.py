@@ -127,7 +127,8 @@ class Compiled:
                 outs = self.function(inputs)
             except Exception as error:
                 for number, value in written_before(error).items():
-                    self.targets[number].write(inputs, Tensor._wrap(value.copy()))
+                    found = Tensor._wrap(value.copy()) if isinstance(value, np.ndarray) else value
+                    self.targets[number].write(inputs, found)
                 raise
             for number, place in self.writes:
                 if place in self.taken and not tapes.active:

@@ -624,22 +624,20 @@ def writes_what_a_loop_stored_in_a_list(net, x):
     return items[1] * 1
 
 
-def stores_its_argument_or_not(net, x):
+def stores_what_is_chosen(net, x):
+    net.h = x if x.sum() > 0 else net.q
+    return x * 1
+
+
+def stores_a_parameter_or_not(net, x):
     if x.sum() > 0:
-        net.h = x
+        net.p = net.q
     return x * 1
 
 
 def stores_one_new_tensor_twice_or_not(net, x):
     if x.sum() > 0:
         net.h = net.k = x * 2
-    return x * 1
-
-
-def stores_again_or_not_what_another_attribute_means(net, x):
-    net.k.add_(1)
-    if x.sum() > 0:
-        net.h = x * 2
     return x * 1
 
 
@@ -665,9 +663,12 @@ def writes_what_an_inner_arm_chose(net, x):
         (reads_after_it_writes_in_a_loop, "may be another one"),
         (writes_what_a_loop_stored_in_a_list, "may be another one"),
         (writes_what_an_inner_arm_chose, "is one of two"),
-        (stores_its_argument_or_not, "whether the attribute 'h' is a Tensor that another name"),
-        (stores_one_new_tensor_twice_or_not, "whether the attribute"),
-        (stores_again_or_not_what_another_attribute_means, "whether the attribute 'h'"),
+        (stores_what_is_chosen, "older than the compiled call depends on a Tensor"),
+        (
+            stores_one_new_tensor_twice_or_not,
+            "whether the attribute 'k' is the Tensor that another",
+        ),
+        (stores_a_parameter_or_not, "which Parameter 'p' is depends on a Tensor"),
         (reads_a_loop_s_tensor_after_its_source_is_written, "may be another one"),
         (returns_one_of_two_from_a_function, "may be another one"),
         (differentiates_by_one_of_two, "which grad differentiates by"),
@@ -677,10 +678,64 @@ def writes_what_an_inner_arm_chose(net, x):
 def test_writes_that_might_be_seen_by_another_name_are_refused(body, match):
     """Where a Tensor decides which of two Tensors a name means, a graph has no common memory."""
     net = State()
-    net.k = net.h
+    net.k = vector()
     with pytest.raises(TypeError, match=match) as caught:
         ms.jit(lambda x: body(net, x))(vector())
     assert __file__ in "".join(caught.value.__notes__)
+
+
+def stores_its_argument_or_not(net, x):
+    if x.sum() < 0:
+        return x
+    net.h = x
+    return x * 2
+
+
+def stores_one_of_two(net, x):
+    if x.sum() > 5:
+        net.h = x
+    elif x.sum() > 0:
+        net.h = net.tensors[0]
+
+
+def stores_a_new_tensor_or_not(net, x):
+    if x.sum() > 5:
+        net.h = x * 5
+    assert x.sum() < 5
+
+
+def stores_in_a_loop_or_not(net, x):
+    i = x[0] * 1
+    while i < 4:
+        if i > 2:
+            net.h = x
+        i = i + 1
+
+
+def swaps_or_not(net, x):
+    net.k = net.tensors[0]
+    if x.sum() > 0:
+        net.h, net.k = net.k, net.h
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        stores_its_argument_or_not, stores_one_of_two, stores_a_new_tensor_or_not,
+        stores_in_a_loop_or_not, swaps_or_not,
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("values", [(1, 2, 3), (-1, -2, -3), (1, 0, 0), (7, 1, 1)])
+def test_an_attribute_is_the_very_tensor_that_was_assigned(body, values):
+    """Also if a Tensor decides which, and if the call fails afterwards."""
+    found = []
+    for compiled in (False, True):
+        net, x = State(), vector(*values)
+        old, call = net.h, (lambda x, net=net: body(net, x))
+        outcome = Outcome(lambda: (ms.jit(call) if compiled else call)(x), ())  # noqa: B023
+        same = [t is net.h for t in (x, old, net.tensors[0])]
+        found.append((same, net.h.asnumpy().tolist(), type(outcome.error)))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minispore.frontend.capture import is_stdlib, is_trusted
+from minispore.frontend.commits import NEW
 from minispore.frontend.control import for_each, resolve
 from minispore.frontend.exits import refuse_choice
 from minispore.frontend.heap import UNSET, Choice
@@ -242,10 +243,13 @@ def _set_on_old(ev: Evaluator, obj: Any, name: str, value: Any) -> None:
             f"write only a Tensor or Parameter to it, not {type(value).__name__}: "
             "make it a Parameter, or return the value"
         )
+    cell = ("cell", id(obj), name)
     if key not in ev.world.base and key not in ev.world.slots and ev.is_conditional():
-        ev.world.base[key] = UNSET if real is UNSET else get_attribute(ev, obj, name)
+        before = ev.world.base[key] = UNSET if real is UNSET else get_attribute(ev, obj, name)
+        number = ev.outside.number(before)
+        ev.world.base[cell] = NEW if number is None else number
     ev.alive.append(obj)
     ev.outside.source(obj)
     ev.region.touch(ev.world)
-    ev.world.slots[key] = value
+    ev.world.slots[key], ev.world.slots[cell] = value, ev.commits.cell(value, real)
     ev.overlays[id(obj), name] = obj

@@ -15,32 +15,41 @@ from typing import TYPE_CHECKING, Any
 from minispore.frontend.capture import is_trusted
 from minispore.frontend.heap import UNSET
 from minispore.ir.node import Node
+from minispore.parameter import Parameter
+from minispore.symbolic import Scalar
 from minispore.tensor import Tensor
 
 if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
 
 
+NEW, CHOSEN = -1, -2  # what an attribute gets, if it is not an input
+
+
 @dataclass(frozen=True)
 class Target:
     """A place that a graph writes: the Tensor that is input number `cell`, or ``obj.name``.
 
-    An attribute gets input number `cell` itself, or a new Tensor where that is -1.
+    An attribute gets input number `cell` itself, or a new Tensor where that is NEW.  Where a Tensor
+    decides, it gets a new one first, and then, as the value of target CHOSEN tells, an input.
     """
 
     cell: int
     obj: Any = None
     name: str = ""
 
-    def write(self, inputs: list[Tensor], value: Tensor) -> None:
+    def write(self, inputs: list[Tensor], value: Any) -> None:
         """Write a value that the graph found."""
         if not self.name:
             inputs[self.cell]._write(value)
             return
+        cell = value if self.cell == CHOSEN else self.cell
+        if self.cell == CHOSEN and cell == NEW:
+            return
         # A class of the user's may define __setattr__: that has been evaluated, and led to this.
         own = is_trusted(getattr(type(self.obj).__setattr__, "__module__", None))
         write = setattr if own else object.__setattr__
-        write(self.obj, self.name, inputs[self.cell] if self.cell >= 0 else value)
+        write(self.obj, self.name, value if cell == NEW else inputs[cell])
 
 
 class Commits:
@@ -75,7 +84,7 @@ class Commits:
                 assert node is not None
                 yield self.number(Target(i)), node
 
-    def attributes(self) -> Iterator[tuple[int, Tensor]]:
+    def attributes(self) -> Iterator[tuple[int, Any]]:
         """The attributes written so far: number, value."""
         ev = self.ev
         holders: dict[int, Tensor] = {}
@@ -90,26 +99,39 @@ class Commits:
                     f"'{name}' of {type(obj).__name__} is a Tensor or not, depending on a Tensor: "
                     "write a Tensor in every case"
                 )
-            self.refuse_alias(value, ev.world.base.get(key), holders, name)
-            cell = ev.outside.number(value)
-            yield self.number(Target(-1 if cell is None else cell, obj, name)), value
+            self.refuse_alias(value, holders, name)
+            cell = ev.world.slots["cell", owner, name]
+            if not isinstance(cell, Scalar):
+                yield self.number(Target(cell, obj, name)), value
+                continue
+            if isinstance(value, Parameter):
+                raise TypeError(f"which Parameter '{name}' is depends on a Tensor: use set_data")
+            yield self.number(Target(NEW, obj, name)), value
+            yield self.number(Target(CHOSEN, obj, name)), cell
 
-    def refuse_alias(
-        self, value: Tensor, before: Any, holders: dict[int, Tensor], name: str
-    ) -> None:
-        """Refuse that an attribute, depending on a Tensor, is what another name means, too.
-
-        `before` is what it was; `holders` are the new values of attributes, by the ids of the
-        Tensors that they may be.
-        """
+    def cell(self, value: Tensor, real: Any) -> int:
+        """The number of the input that an attribute becomes, or NEW; before it was `real`."""
         outside = self.ev.outside
-        for other in self.ev.may_be(value):
-            number = outside.number(other)
-            is_older = number is not None and other is not value
-            is_its_own = other is before and number not in outside.shared
-            if (is_older and not is_its_own) or holders.setdefault(id(other), value) is not value:
+        number, own = outside.number(value), outside.number(real)
+        for other in self.ev.may_be(value)[1:]:
+            n = outside.number(other)
+            if n is not None and (n != own or n in outside.shared):
                 raise TypeError(
-                    f"whether the attribute '{name}' is a Tensor that another name means, too, "
+                    "whether this Tensor is one that is older than the compiled call depends on a "
+                    "Tensor: give the attribute a .copy() of it"
+                )
+        return NEW if number is None else number
+
+    def refuse_alias(self, value: Tensor, holders: dict[int, Tensor], name: str) -> None:
+        """Refuse that two attributes, depending on a Tensor, are one new Tensor.
+
+        `holders` are the values of attributes, by the ids of the Tensors that they may be.
+        """
+        for other in self.ev.may_be(value):
+            is_new = self.ev.outside.number(other) is None
+            if is_new and holders.setdefault(id(other), value) is not value:
+                raise TypeError(
+                    f"whether the attribute '{name}' is the Tensor that another one is, too, "
                     "depends on a Tensor: give it a .copy()"
                 )
 
