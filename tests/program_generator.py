@@ -276,8 +276,8 @@ class Writer:
             return self.branch(depth)
         if depth and kind < 0.18:
             return self.match(depth)
-        if depth and kind < 0.20:
-            return self.attempt(depth) if self.chance(0.7) else self.context(depth)
+        if depth and kind < 0.19:
+            return self.attempt(depth) if self.chance(0.4) else self.context(depth)
         if depth and kind < 0.29:
             return self.for_loop(depth)
         if depth and kind < 0.39:

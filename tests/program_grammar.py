@@ -429,8 +429,8 @@ STATEMENTS = {
         POOL[<bit>].mul_(0.5)
     """,
     "alias": """
-        SELF.h = <vec~>
-        SELF.g = <vec>
+        SELF.h = <vec!>
+        SELF.g = <vec!>
         SELF.g, SELF.h = SELF.h, SELF.g
     """,
     "effect": """

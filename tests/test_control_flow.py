@@ -790,7 +790,10 @@ def walrus_in_a_condition(x):
         print("large", y)
     while (y := y * 2) < 30:
         print("doubled", y)
-    return y
+    i = 0
+    while (z := y + i) < 40 and i < 3:
+        i += 1
+    return y, z, i
 
 
 # ----------------------------------------------------------------------------------------- for

@@ -744,6 +744,7 @@ def test_an_attribute_is_the_very_tensor_that_was_assigned(body, values):
         (print, RuntimeError, "which Parameter is printed depends on a Tensor"),
         (lambda p: p.name, AttributeError, "which Parameter's 'name' this is depends on a Tensor"),
         (lambda p: isinstance(p, Parameter), TypeError, "whether this is a Parameter depends"),
+        (lambda p: isinstance(p, (str, Parameter)), TypeError, "whether this is a Parameter"),
         (lambda p: type(p) is Tensor, TypeError, "whether this is a Parameter depends"),
     ],
 )
@@ -751,6 +752,8 @@ def test_what_tells_a_chosen_parameter_from_others_is_refused(ask, error, match)
     net = State()
     with pytest.raises(error, match=match):
         ms.jit(lambda x: ask(net.p if x.sum() > 0 else x))(vector())
+    is_tensor = ms.jit(lambda x: isinstance(net.p if x.sum() > 0 else x, (Tensor, str)))
+    assert is_tensor(vector()) is True
 
 
 # --------------------------------------------------------------- failures while the graph runs

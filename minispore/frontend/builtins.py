@@ -25,6 +25,7 @@ from minispore.frontend.exits import Raised, is_symbolic
 from minispore.frontend.heap import END, UNSET, Choice, Closure, Lazy
 from minispore.frontend.loops import SymbolicRange
 from minispore.frontend.objects import iterate, move
+from minispore.parameter import Parameter
 from minispore.primitive import REGISTRY, apply
 from minispore.symbolic import NeedConstant, Scalar
 from minispore.tensor import Tensor
@@ -328,7 +329,8 @@ def _isinstance(ev: Evaluator, value: Any, kind: Any) -> Any:
     if isinstance(value, Choice):
         return for_each(ev, value, lambda o: _isinstance(ev, o, kind))
     exits.refuse_choice(value, "the argument of isinstance")
-    _refuse_perhaps(ev, value, "isinstance")
+    if isinstance(value, Parameter) and not issubclass(Tensor, kind):
+        _refuse_perhaps(ev, value, "isinstance")
     if isinstance(value, Scalar):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         return any(issubclass(value.kind, k) for k in kinds)
@@ -338,6 +340,7 @@ def _isinstance(ev: Evaluator, value: Any, kind: Any) -> Any:
 
 
 def _refuse_perhaps(ev: Evaluator, value: Any, name: str) -> None:
+    """Refuse to tell a Parameter from a Tensor where another Tensor decides which it is."""
     if id(value) in ev.perhaps_parameters:
         raise TypeError(f"{name}: whether this is a Parameter depends on a Tensor: copy it first")
 

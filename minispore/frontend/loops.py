@@ -316,6 +316,7 @@ class _LoopBuilder:
             i
             for i, (obj, old, now) in region.changes(self.ev.births).items()
             if any(now.get(k) is not v for k, v in self.entered(obj, old).items())
+            or now.keys() - old.keys()  # a name that := makes
         ]
         if wrote and self.flag is None:
             self.rotate()
