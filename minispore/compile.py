@@ -97,12 +97,14 @@ class JitFunction:
         return str(self.__wrapped_function__.__qualname__)  # as functions are: by name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
         if is_tracing() or os.environ.get("MS_JIT") == "0":
             return self.__wrapped_function__(*args, **kwargs)
         return self.run(args, kwargs)
 
     def run(self, args: tuple, kwargs: dict) -> Any:
         """A call, as a graph."""
+        __tracebackhide__ = True  # for IPython and pytest
         try:
             compiled, inputs = self.find(args, kwargs)
             return compiled.run(inputs)
@@ -288,6 +290,7 @@ def _jit_of_cell(cell: Any) -> JitFunction:
 
 def run_cell(cell: Any, args: tuple, kwargs: dict) -> Any:
     """A Cell called in GRAPH_MODE."""
+    __tracebackhide__ = True
     return _jit_of_cell(cell).run(args, kwargs)
 
 

@@ -77,7 +77,9 @@ class Scalar(ScalarLike):
         return scalar_op("ScalarAbs", self)
 
     def __invert__(self) -> Any:
-        return -self - 1 if self.kind is not float else NotImplemented
+        if self.kind is float:
+            raise TypeError("bad operand type for unary ~: 'float'")
+        return -self - 1
 
     def __round__(self, digits: Any = None) -> Any:
         return scalar_op("ScalarRound", self, *(() if digits is None else (digits,)))

@@ -298,7 +298,7 @@ def _():
         ms.jit(f)(floats(1, 2))
     (note,) = caught.value.__notes__
     assert len(f"{caught.value}\n{note}".splitlines()) < 7
-    assert "return x[7]" in note and note.endswith("^^^^")
+    assert "return x[7]" in note and note.endswith("^^^^\n  x is Tensor[Float32, (2)]")
 
 
 @row("Python's own errors in compiled code")

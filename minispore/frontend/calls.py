@@ -117,6 +117,12 @@ def _call_descriptor(ev: Evaluator, function: Any, args: list[Any], kwargs: dict
     return call(ev, function.__get__(args[0]), args[1:], kwargs)
 
 
+def is_op(function: Any) -> bool:
+    """True for an op, or a method of a Tensor: it fails on its operands."""
+    inner = getattr(function, "__func__", function)
+    return isinstance(inner, Primitive) or _is_native(getattr(inner, "__module__", None) or "")
+
+
 def _is_hashable(function: Any) -> bool:
     return getattr(type(function), "__hash__", None) is not None
 

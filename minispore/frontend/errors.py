@@ -1,19 +1,22 @@
 """Errors that point at the user's line.
 
 The front end raises Python's own classes; the place is added as a note, in the form in which
-Python prints frames: file, line, function, the source line, a caret.
+Python prints frames: file, line, function, the source line, and a caret under the expression that
+fails; where an operation on Tensors fails, its operands follow, with types and the lines that made
+them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from minispore.ir.node import Location
+from minispore.ir.node import Location, shown_frames
 
-_MARK = "_minispore_located"
+_MARK, _OPERANDS = "_minispore_located", "_minispore_operands"
 _PER_CALL, _SPARE = 60, 3000  # Python's own calls for one of the user's, and for all else
 _MOST, _FIRST, _LAST = 20, 5, 10  # of more calls than that, the outer and the inner ones are shown
 
@@ -52,7 +55,15 @@ def locate(error: BaseException, frames: list[Location]) -> None:
         setattr(error, _MARK, True)
     except AttributeError:  # an exception class with __slots__
         return
-    lines = [f.shown() for f in frames]
+    lines = shown_frames(frames)
     if len(lines) > _MOST:
         lines[_FIRST:-_LAST] = [f"  ... {len(lines) - _FIRST - _LAST} more calls ..."]
+    lines += getattr(error, _OPERANDS, [])
     error.add_note("While compiling the graph:\n" + "\n".join(lines))
+
+
+def note_operands(error: BaseException, operands: Iterable[str]) -> None:
+    """Say on what an operation failed, if no one has said so yet: ``x is Tensor[...]``."""
+    if not hasattr(error, _MARK) and not hasattr(error, _OPERANDS):
+        with contextlib.suppress(AttributeError):  # an exception class with __slots__
+            setattr(error, _OPERANDS, [f"  {text}" for text in operands])

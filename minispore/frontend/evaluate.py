@@ -34,7 +34,7 @@ from minispore.frontend import (
 from minispore.frontend import gradient as gradients
 from minispore.frontend.capture import Opaque, Outside
 from minispore.frontend.commits import Commits
-from minispore.frontend.errors import UnsupportedError, locate
+from minispore.frontend.errors import UnsupportedError, locate, note_operands
 from minispore.frontend.exits import (
     BREAK,
     CONTINUE,
@@ -68,6 +68,20 @@ from minispore.parameter import Parameter
 from minispore.primitive import HIDDEN, Primitive, apply
 from minispore.symbolic import GraphBuilder, NeedConstant, Scalar, wrap
 from minispore.tensor import Tensor
+
+
+def _operands(
+    node: ast.Call, function: Any, args: list[Any], kwargs: dict[str, Any]
+) -> dict[ast.expr | str, Any]:
+    """What a function is called with: by the text of the arguments, or by their names."""
+    found: dict[ast.expr | str, Any] = {}
+    if isinstance(node.func, ast.Attribute) and hasattr(function, "__self__"):
+        found[node.func.value] = function.__self__
+    starred = any(isinstance(a, ast.Starred) for a in node.args)
+    named = [f"argument {i}" for i in range(1, len(args) + 1)] if starred else node.args
+    found.update(zip(named, args, strict=True))
+    found.update(kwargs)
+    return found
 
 
 class Evaluator(GraphBuilder):
@@ -393,7 +407,11 @@ class Evaluator(GraphBuilder):
         if isinstance(old, list) and isinstance(node.op, ast.Add):
             if not hasattr(type(right), "__radd__"):  # as a Tensor has: it makes the sum
                 right = self.iterate(right)
-        store(self.operate(INPLACE[type(node.op)], old, right))
+        try:
+            store(self.operate(INPLACE[type(node.op)], old, right))
+        except Exception as error:
+            note_operands(error, exits.described({node.target: old, node.value: right}))
+            raise
 
     def statement_FunctionDef(self, node: ast.FunctionDef) -> None:
         self.store_name(node.name, self.make_closure(node, node.name))
@@ -548,7 +566,11 @@ class Evaluator(GraphBuilder):
         elif isinstance(target, ast.Subscript):
             obj, index = self.expression(target.value), self.expression(target.slice)
             self.at(target)
-            self.set_item(obj, index, value)
+            try:
+                self.set_item(obj, index, value)
+            except Exception as error:
+                note_operands(error, exits.described({target.value: obj, "value": value}))
+                raise
         elif isinstance(target, (ast.Tuple, ast.List)):
             self.unpack(target, value)
         else:
@@ -631,14 +653,22 @@ class Evaluator(GraphBuilder):
     def expression_BinOp(self, node: ast.BinOp) -> Any:
         left, right = self.expression(node.left), self.expression(node.right)
         self.at(node)
-        return self.operate(BINARY[type(node.op)], left, right)
+        try:
+            return self.operate(BINARY[type(node.op)], left, right)
+        except Exception as error:
+            note_operands(error, exits.described({node.left: left, node.right: right}))
+            raise
 
     def expression_UnaryOp(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not):
             return control.negate(self, self.truth_of(node.operand))
         value = self.expression(node.operand)
         self.at(node)
-        return self.operate(UNARY[type(node.op)], value)
+        try:
+            return self.operate(UNARY[type(node.op)], value)
+        except Exception as error:
+            note_operands(error, exits.described({node.operand: value}))
+            raise
 
     def spread(self, into: dict, more: Any) -> None:
         """``**more``, in a call or a display."""
@@ -663,7 +693,12 @@ class Evaluator(GraphBuilder):
         if isinstance(op, (ast.In, ast.NotIn)):
             found = control.contains(self, right, left)
             return found if isinstance(op, ast.In) else control.negate(self, found)
-        return self.operate(COMPARE[type(op)], left, right)
+        try:
+            return self.operate(COMPARE[type(op)], left, right)
+        except Exception as error:
+            operands = {node.left: left, node.comparators[0]: right}
+            note_operands(error, exits.described(operands))
+            raise
 
     def expression_BoolOp(self, node: ast.BoolOp) -> Any:
         return control.bool_op(self, isinstance(node.op, ast.And), node.values)
@@ -697,7 +732,11 @@ class Evaluator(GraphBuilder):
     def expression_Subscript(self, node: ast.Subscript) -> Any:
         obj, index = self.expression(node.value), self.expression(node.slice)
         self.at(node)
-        return self.get_item(obj, index)
+        try:
+            return self.get_item(obj, index)
+        except Exception as error:
+            note_operands(error, exits.described({node.value: obj}))
+            raise
 
     def expression_Slice(self, node: ast.Slice) -> Any:
         parts = [self.expression(p) if p else None for p in (node.lower, node.upper, node.step)]
@@ -737,7 +776,12 @@ class Evaluator(GraphBuilder):
                 raise TypeError(f"got multiple values for keyword argument '{name}'")
             kwargs |= more
         self.at(node)
-        return self.call(function, args, kwargs)
+        try:
+            return self.call(function, args, kwargs)
+        except Exception as error:
+            if calls.is_op(function):
+                note_operands(error, exits.described(_operands(node, function, args, kwargs)))
+            raise
 
     def expression_JoinedStr(self, node: ast.JoinedStr) -> Any:
         parts = [self.expression(v) for v in node.values]

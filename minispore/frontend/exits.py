@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -109,6 +109,28 @@ def with_place(value: Any) -> str:
     node = value._node if isinstance(value, Tensor) else getattr(value, "node", None)
     where = node.origin.where if isinstance(node, Node) else None
     return f"{type_name(value)} ({where})" if where else type_name(value)
+
+
+def described(operands: Mapping[Any, Any]) -> list[str]:
+    """``x is Tensor[Float32, (2)] (m.py:3)`` for each operand, if one is known at run time only.
+
+    They are named by an expression of the source, or by a string.
+    """
+    if not any(map(is_symbolic, operands.values())):
+        return []
+    lines: dict[str, None] = {}  # each once
+    for name, value in operands.items():
+        if isinstance(name, ast.Constant):
+            continue
+        text = name if isinstance(name, str) else ast.unparse(name)
+        if isinstance(value, (list, tuple)):
+            what = f"a {type_name(value)} of {', '.join(map(with_place, value))}"
+        elif value is None or isinstance(value, (Tensor, Scalar)):
+            what = with_place(value)
+        else:
+            what = f"{type_name(value)} {value!r:.40}"
+        lines[f"{text:.40} is {what}"] = None
+    return list(lines)
 
 
 def always_leaves(body: list[ast.stmt]) -> bool:

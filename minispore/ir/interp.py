@@ -41,6 +41,7 @@ from minispore.ir.node import (
     ValueNode,
     While,
     is_tuple_plumbing,
+    shown_frames,
     toposort,
 )
 from minispore.primitive import Primitive
@@ -295,8 +296,7 @@ def add_location(error: Exception, node: Node) -> None:
     """Add the user's line to an exception as a note, once: the innermost node has the word."""
     where, notes = node.origin.where, getattr(error, "__notes__", ())
     if where is not None and not any(n.startswith(RUNNING) for n in notes):
-        frames = (*node.origin.callers, where)
-        error.add_note("\n".join([RUNNING, *(frame.shown() for frame in frames)]))
+        error.add_note("\n".join([RUNNING, *shown_frames([*node.origin.callers, where])]))
 
 
 def debugging() -> bool:

@@ -27,12 +27,14 @@ from __future__ import annotations
 
 import linecache
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from minispore.abstract import Abstract, AbstractTuple
 from minispore.primitive import REGISTRY, Primitive
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +56,31 @@ class Location:
     def __str__(self) -> str:
         return f"{self.file_name}:{self.line}"
 
-    def shown(self) -> str:
-        """The place as Python's tracebacks show it, with a caret under the expression."""
+    def shown(self, caret: bool = True) -> str:
+        """The place as Python's tracebacks show it; `caret`: with one under the expression."""
         text = f'  File "{self.file}", line {self.line}, in {self.function or "<module>"}'
         line = linecache.getline(self.file, self.line).rstrip("\n")
         if not line.strip():
             return text
+        if not caret:
+            return f"{text}\n    {line.strip()}"
         indent = len(line) - len(line.lstrip())
         start, end = (
             len(line.encode()[:n].decode(errors="ignore")) for n in (self.column, self.end_column)
         )
-        caret = " " * (start - indent) + "^" * max(end - start, 1)
-        return f"{text}\n    {line.strip()}\n    {caret}"
+        signs = " " * (start - indent) + "^" * max(end - start, 1)
+        return f"{text}\n    {line.strip()}\n    {signs}"
+
+
+def shown_frames(frames: Sequence[Location]) -> list[str]:
+    """Calls that led to a place, and the place itself, which alone has a caret.
+
+    The package's own lines are left out, except with MINISPORE_DEBUG=1, or where there are no other
+    ones.
+    """
+    users = [f for f in frames if not f.file.startswith(_PACKAGE)]
+    shown = frames if os.environ.get("MINISPORE_DEBUG") == "1" else users or frames
+    return [f.shown(caret=f is shown[-1]) for f in shown]
 
 
 @dataclass(frozen=True, slots=True)

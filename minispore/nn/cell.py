@@ -91,6 +91,7 @@ class Cell:
         raise AttributeError(f"{type(self).__name__} does not define construct(self, ...)")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True  # for IPython and pytest
         self._check_initialized()
         if is_tracing():
             return current_handler().call(self, list(args), kwargs)

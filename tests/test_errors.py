@@ -1,0 +1,156 @@
+"""What an error shows: the user's lines, one caret, the operands and where they were made."""
+
+import pytest
+
+import minispore as ms
+from minispore import Tensor, nn, ops
+from minispore.ir.node import shown_frames
+
+X = Tensor([[1.0, 2.0]])
+
+
+def raised(function, *args):
+    """The error of a compiled function, and the lines of its note."""
+    with pytest.raises(Exception) as caught:  # noqa: PT011  # each test looks at it
+        ms.jit(function)(*(args or (X,)))
+    (note,) = caught.value.__notes__
+    return caught.value, note.split("\n")
+
+
+def at(function, offset):
+    return f"test_errors.py:{function.__code__.co_firstlineno + offset}"
+
+
+def product(a, b):
+    c = a * 2
+    return c @ b
+
+
+def test_the_user_s_calls_one_caret_and_the_operands():
+    def outer(x):
+        return product(x, x)
+
+    error, lines = raised(outer)
+    assert type(error) is RuntimeError and "matmul of shapes (1, 2) and (1, 2)" in str(error)
+    first = outer.__code__.co_firstlineno + 1
+    assert lines == [
+        "While compiling the graph:",
+        f'  File "{__file__}", line {first}, in outer',
+        "    return product(x, x)",
+        f'  File "{__file__}", line {product.__code__.co_firstlineno + 2}, in product',
+        "    return c @ b",
+        "           ^^^^^",
+        f"  c is Tensor[Float32, (1, 2)] ({at(product, 1)})",
+        "  b is Tensor[Float32, (1, 2)]",
+    ]
+
+
+def in_place(x):
+    y = x * 1
+    y += Tensor([1.0, 2.0, 3.0])
+
+
+def compared(x):
+    return x < Tensor([1.0, 2.0, 3.0])
+
+
+def item(x):
+    return x[0, 5]
+
+
+def set_item(x):
+    x[0] = Tensor([1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    ("function", "operands"),
+    [
+        (lambda x: ops.matmul(x, x), ["x is Tensor[Float32, (1, 2)]"]),
+        (lambda x: x.reshape(3, 4), ["x is Tensor[Float32, (1, 2)]"]),
+        (lambda x: ops.reshape(x, shape="a"), ["x is Tensor[Float32, (1, 2)]", "shape is str 'a'"]),
+        (lambda x: ops.MatMul()(x, x), ["x is Tensor[Float32, (1, 2)]"]),
+        (
+            lambda x: ops.concat([x, x.T]),
+            ["[x, x.T] is a list of Tensor[Float32, (1, 2)], Tensor[Float32, (2, 1)] (HERE)"],
+        ),
+        (lambda x: ops.matmul(*[x, x]), ["argument 1 is Tensor[Float32, (1, 2)]",
+                                         "argument 2 is Tensor[Float32, (1, 2)]"]),
+        (lambda x: x + None, ["x is Tensor[Float32, (1, 2)]"]),
+        (lambda x: ~(x.sum().item() * 0.5), ["x.sum().item() * 0.5 is float (HERE)"]),
+        (in_place, [f"y is Tensor[Float32, (1, 2)] ({at(in_place, 1)})",
+                    f"Tensor([1.0, 2.0, 3.0]) is Tensor[Float32, (3)] ({at(in_place, 2)})"]),
+        (compared, ["x is Tensor[Float32, (1, 2)]",
+                    f"Tensor([1.0, 2.0, 3.0]) is Tensor[Float32, (3)] ({at(compared, 1)})"]),
+        (item, ["x is Tensor[Float32, (1, 2)]"]),
+        (set_item, ["x is Tensor[Float32, (1, 2)]",
+                    f"value is Tensor[Float32, (3)] ({at(set_item, 1)})"]),
+    ],
+)  # fmt: skip
+def test_operands(function, operands):
+    _, lines = raised(function)
+    assert sum("^" in line for line in lines) == 1
+    caret = next(i for i, line in enumerate(lines) if "^" in line)
+    assert lines[caret + 1 :] == [f"  {o.replace('HERE', at(function, 0))}" for o in operands]
+
+
+def test_errors_of_constants_say_no_operands():
+    for function in (lambda x: {"a": 1}["b"], lambda x: 1 // 0, lambda x: len(3)):
+        _, lines = raised(function)
+        assert "^" in lines[-1]
+
+
+def test_operands_are_those_of_the_innermost_operation():
+    _, lines = raised(lambda x: ops.relu(ops.matmul(x, x)))
+    assert lines[-1] == "  x is Tensor[Float32, (1, 2)]" and len(lines) == 5
+
+
+def test_lines_of_the_package_are_hidden(monkeypatch):
+    class Net(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.SequentialCell(nn.ReLU(), nn.Dense(3, 2))
+
+        def construct(self, x):
+            return self.fc(x)
+
+    for setting, hidden in (("0", True), ("1", False)):
+        monkeypatch.setenv("MINISPORE_DEBUG", setting)
+        error, lines = raised(Net())
+        assert "in_channels=3" in str(error)
+        assert ("return self.fc(x)" in lines[2]) and ("basic.py" not in "".join(lines)) is hidden
+        assert sum("^" in line for line in lines) == 1
+    monkeypatch.setenv("MINISPORE_DEBUG", "0")
+    _, lines = raised(nn.Dense(3, 2))  # where there is no line of the user's
+    assert "basic.py" in lines[1]
+    assert shown_frames([]) == []
+
+
+def test_frames_of_the_package_ask_to_be_hidden(monkeypatch):
+    """IPython and pytest look for the name."""
+    monkeypatch.setenv("MINISPORE_DEBUG", "0")
+
+    def frames(run):
+        with pytest.raises(RuntimeError) as caught:
+            run()
+        trace, found = caught.value.__traceback__, []
+        while trace is not None:
+            found.append(trace.tb_frame)
+            trace = trace.tb_next
+        return found[1:]
+
+    class Net(nn.Cell):
+        def construct(self, x):
+            return x @ x
+
+    for run in (lambda: ms.jit(product)(X, X), in_graph_mode(Net())):
+        own = [f for f in frames(run) if "minispore" in f.f_globals["__name__"]]
+        assert 0 < len(own) <= 3
+        assert all(f.f_locals.get("__tracebackhide__") for f in own)
+
+
+def in_graph_mode(net):
+    def run():
+        with ms.context.using(mode=ms.GRAPH_MODE):
+            net(X)
+
+    return run
