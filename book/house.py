@@ -11,12 +11,13 @@ from minispore.ir.render import render_svg
 
 # Room: the modules in it; a package stands for all of its modules, longer names win.
 ROOMS = {
-    "foundations": ("context", "dtype", "abstract", "tree", "random", "files"),
+    "foundations": ("context", "dtype", "abstract", "dims", "tree", "random", "files"),
     "primitive": ("primitive",),
     "ops": ("ops",),
     "ir": ("ir",),
     "tensor": (
-        "tensor", "tensor_methods", "tensor_text", "parameter", "initializer", "symbolic",
+        "tensor", "tensor_methods", "tensor_text", "parameter", "initializer", "inputs", "mutable",
+        "symbolic",
     ),
     "tape": ("autodiff.tape",),
     "passes": ("passes",),

@@ -25,6 +25,8 @@ from minispore.parameter import Parameter, ParameterTuple
 from minispore.random import get_seed, set_seed
 from minispore.autodiff.api import get_grad, grad, value_and_grad
 from minispore.autodiff.jacobian import jacfwd, jacrev, jvp, vjp
+from minispore.inputs import enable_dynamic
+from minispore.mutable import mutable
 from minispore.compile import jit
 from minispore.decorators import constexpr, jit_class, lazy_inline, no_inline
 from minispore.jit_options import JitConfig
@@ -43,7 +45,8 @@ __all__ = [
     "float16", "float32", "float64", "bfloat16", "int_", "float_", "half", "single", "double",
     "dtype_to_nptype", "pytype_to_dtype",
     "set_seed", "get_seed",
-    "jit", "JitConfig", "jit_class", "constexpr", "lazy_inline", "no_inline", "explain", "Report",
+    "jit", "JitConfig", "jit_class", "constexpr", "lazy_inline", "no_inline", "mutable",
+    "enable_dynamic", "explain", "Report",
     "grad", "value_and_grad", "get_grad", "vjp", "jvp", "jacfwd", "jacrev",
     "nn", "ops", "train",
     "save_checkpoint", "load_checkpoint", "load_param_into_net",

@@ -241,7 +241,7 @@ def _file_value(parameter: ParameterNode, path: Path) -> Any:
         dtype = abstract.dtype.numpy
         if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
             array = array.view(dtype)  # the file format does not know bfloat16
-        if array.shape == abstract.shape and array.dtype == dtype:
+        if abstract.takes(array.shape) and array.dtype == dtype:
             return array
     found = f"{array.dtype} of shape {array.shape}"
     raise _WrongFile(f"'{path}' holds {found}, but {parameter.name} is a {abstract}")

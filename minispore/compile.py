@@ -24,15 +24,17 @@ from minispore.frontend import calls
 from minispore.frontend.builtins import BUILTINS
 from minispore.frontend.evaluate import Evaluator
 from minispore.frontend.gradient import call_gradient
+from minispore.inputs import Axes, Inputs, described_inputs
 from minispore.ir.interp import debugging
 from minispore.ir.node import FuncGraph
 from minispore.ir.verify import verify
 from minispore.jit_options import DEFAULTS, Options, check_signature, options_of, options_of_cell
+from minispore.mutable import Mutable
 from minispore.primitive import is_tracing
 from minispore.program import Compiled, compile_call, graph_of_rule
 from minispore.random import drawn_again
 from minispore.recompile import History, Recompilation, describe
-from minispore.tensor import Tensor, is_tensor
+from minispore.tensor import Tensor, is_variable
 from minispore.tree import flatten
 
 # ------------------------------------------------------------------------------- jit
@@ -86,6 +88,9 @@ class JitFunction:
         self.history = History()
         self._last: Callable[[], Compiled | None] = lambda: None
         self._graphs = Graphs(self)
+        self._varies = SizesSeen()
+        self._is_plain = isinstance(function, types.FunctionType)
+        self.described = described_inputs(function) if self._is_plain else None
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -114,13 +119,16 @@ class JitFunction:
             error.__suppress_context__ = True
             raise error.with_traceback(None)  # noqa: B904  # its notes show the user's lines
 
-    def find(self, args: tuple, kwargs: dict) -> tuple[Compiled, list[Tensor]]:
+    def find(self, args: tuple, kwargs: dict) -> tuple[Compiled, list[Any]]:
         """The graph for these arguments, compiled if there is none yet, and its inputs."""
         options = self.options
+        graphs, described = self._graphs_for(args)
+        axes = described.axes(self.__wrapped_function__, args, kwargs) if described else None
         if options.input_signature is not None:
-            check_signature(options.input_signature, self.__name__, args, kwargs)
-        key, tensors = _signature(args, kwargs)
-        graphs = self._graphs_for(args)
+            axes = check_signature(options.input_signature, self.__name__, args, kwargs)
+        if options.dynamic:
+            axes = self._varies(args, kwargs, axes or {})
+        key, tensors = _signature(args, kwargs, axes)
         with graphs.lock:
             known = graphs.by_signature.setdefault((options.jit_level, key), [])
             for compiled in reversed(known):
@@ -129,7 +137,7 @@ class JitFunction:
                     self._last = weakref.ref(compiled)
                     return compiled, inputs
             everything = [g for kept in graphs.by_signature.values() for g in kept]
-            compiled = self._compile(args, kwargs, tensors, known, everything)
+            compiled = self._compile(args, kwargs, axes or {}, tensors, known, everything)
             known.append(compiled)
             del known[:-MOST_GRAPHS]
             self._last = weakref.ref(compiled)
@@ -139,15 +147,15 @@ class JitFunction:
             return compiled, first
 
     def _compile(
-        self, args: tuple, kwargs: dict, tensors: list[Tensor], known: list[Compiled],
+        self, args: tuple, kwargs: dict, axes: Axes, tensors: list[Any], known: list[Compiled],
         others: list[Compiled],
     ) -> Compiled:  # fmt: skip
         """A new graph, as no guard of the `known` ones holds, which are kept for such arguments."""
         name, function, options = self.__name__, self.__wrapped_function__, self.options
-        arguments = describe(function, args, kwargs, options.jit_level)
+        arguments = describe(function, args, kwargs, options.jit_level, axes)
         with drawn_again():
             self.history.note(name, self.compile_count + 1, arguments, tensors, known, others)
-        compiled = compile_call(function, args, kwargs, name, options)
+        compiled = compile_call(function, args, kwargs, name, options, axes)
         if options.debug_level == "DEBUG":
             for graph in compiled.stages.values():
                 verify(graph)
@@ -175,12 +183,15 @@ class JitFunction:
         """What was compiled for the last call; it is kept as long as the object of a method."""
         return self._last()
 
-    def _graphs_for(self, args: tuple) -> Graphs:
-        """Where graphs for a call are kept: those of a method with its object."""
+    def _graphs_for(self, args: tuple) -> tuple[Graphs, Inputs | None]:
+        """Where graphs for a call are kept: those of a method with its object; described inputs."""
         owner = args[0] if args else None
         if getattr(type(owner), self.__name__, None) is self and hasattr(owner, "__dict__"):
-            return graphs_of(owner, self, Graphs)
-        return self._graphs
+            own = owner.__dict__.get("_inputs") if self.__name__ == "construct" else None
+            return graphs_of(owner, self, Graphs), own or self.described
+        if self.described is None and not self._is_plain:
+            return self._graphs, described_inputs(self.__wrapped_function__)
+        return self._graphs, self.described
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile for arguments like these, without running."""
@@ -208,19 +219,59 @@ class JitFunction:
         return self.last
 
 
-def _signature(args: tuple, kwargs: dict) -> tuple[tuple, list[Tensor]]:
-    """What a graph is kept under, and the distinct Tensors among the arguments."""
-    if not kwargs and all([type(a) is Tensor for a in args]):  # most calls
-        leaves: list[Tensor] = list(args)
+class SizesSeen:
+    """The sizes of arguments so far: those that have differed are no part of a signature.
+
+    (``jit(dynamic=1)``: the second graph for arguments of the same types and ranks is for all.)
+    """
+
+    def __init__(self) -> None:
+        self.first: dict[tuple, list[tuple]] = {}
+        self.differed: dict[tuple, set[tuple[int, int]]] = {}
+
+    def __call__(self, args: tuple, kwargs: dict, axes: Axes) -> Axes:
+        """The axes of these arguments whose size may be another, beside those known."""
+        leaves = [t for t in flatten((args, kwargs), is_variable)[0] if isinstance(t, Tensor)]
+        shapes = [t.shape for t in leaves]
+        every = {id(t): set(range(t.ndim)) for t in leaves}
+        key, _ = _signature(args, kwargs, every)
+        differed = self.differed.setdefault(key, set())
+        for i, (first, now) in enumerate(
+            zip(self.first.setdefault(key, shapes), shapes, strict=True)
+        ):
+            differed |= {(i, axis) for axis, n in enumerate(now) if n != first[axis]}
+        for i, axis in differed:
+            axes.setdefault(id(leaves[i]), set()).add(axis)
+        return axes
+
+
+def _signature(args: tuple, kwargs: dict, axes: Axes | None = None) -> tuple[tuple, list[Any]]:
+    """What a graph is kept under, and the distinct Tensors and numbers among the arguments.
+
+    The sizes of `axes` do not count.
+    """
+    if not axes and not kwargs and all([type(a) is Tensor for a in args]):  # most calls
+        leaves: list[Any] = list(args)
         key: tuple = tuple([(t._data.dtype, t._data.shape) for t in leaves])
+        if len({id(t) for t in leaves}) == len(leaves):
+            return key, leaves
     else:
-        leaves, structure = flatten((args, kwargs), is_tensor)
-        key = (structure, tuple((type(t), t._data.dtype, t._data.shape) for t in leaves))
+        leaves, structure = flatten((args, kwargs), is_variable)
+        key = (structure, tuple(_kind(leaf, axes or {}) for leaf in leaves))
     numbers = {id(t): i for i, t in enumerate(leaves)}
-    if len(numbers) == len(leaves):
-        return key, leaves
-    same = tuple(numbers[id(t)] for t in leaves)
-    return (key, same), list({id(t): t for t in leaves}.values())
+    if len(numbers) < len(leaves):
+        key = (key, tuple(numbers[id(t)] for t in leaves))
+        leaves = list({id(t): t for t in leaves}.values())
+    return key, [t.plain() if isinstance(t, Mutable) else t for t in leaves]
+
+
+def _kind(leaf: Any, axes: Axes) -> tuple:
+    if isinstance(leaf, Mutable):
+        return (type(leaf),)
+    shape, free = leaf._data.shape, axes.get(id(leaf))
+    if free:
+        shape = tuple(None if axis in free else n for axis, n in enumerate(shape))
+    return type(leaf), leaf._data.dtype, shape
 
 
 def jit(
@@ -243,11 +294,13 @@ def jit(
             part of the graph.  "trace": Python runs the function, once for each graph, on Tensors
             without values: such an ``if`` is an error.
         jit_level: "O0", "O1" or "O2": how much is done to make the graph fast.  Results are equal.
-        dynamic: 0, or 1: accepted.
+        dynamic: 1: sizes of arguments that have differed between calls may be any, as if they
+            were described by None (``Cell.set_inputs``), so that the second graph is for all.
         fullgraph: accepted.  Whatever it is, Python never steps in where a graph cannot go on.
         backend: "" or "ms_backend".
         options: ``input_signature=`` a Tensor, or a tuple of them: calls whose arguments have other
-            dtypes or shapes are refused.  ``check_finite=True``: a FloatingPointError at the first
+            dtypes or shapes are refused; a size may be None, as in ``Cell.set_inputs``.
+            ``check_finite=True``: a FloatingPointError at the first
             operation that makes a nan or inf out of finite numbers.  ``debug_level="DEBUG"``: every
             stage of a compilation is verified, and errors show the compiler's own frames too.
             ``passes=`` rules and passes to add, or a Pipeline to run in place of the default one

@@ -24,14 +24,16 @@ from minispore.autodiff.nodes import Place, Places, differentiable, items_of, pl
 from minispore.autodiff.tape import innermost
 from minispore.autodiff.transform import J
 from minispore.context import checks_finite
+from minispore.dims import Dim, is_born
 from minispore.engine import Executable, compile_plan
 from minispore.ir.finite import run_checked
 from minispore.ir.interp import debugging
 from minispore.ir.node import CNode, FuncGraph, Node, ParameterNode, copied_parameters, make_tuple
 from minispore.ir.verify import verify
 from minispore.passes import Pipeline
-from minispore.primitive import bprop_getters
+from minispore.primitive import Primitive, bprop_getters
 from minispore.tensor import Tensor, tapes
+from minispore.tree import NeedConstant
 
 
 class GraphFunction:
@@ -102,8 +104,14 @@ class GraphFunction:
         """The pair that keeps residuals, for some inputs and some outputs."""
         key = (wrt, live, bprop_getters.version)
         if key not in self._pairs:
-            self._pairs[key] = pair = keeping_pair(self.graph, wrt, live, self.pipeline)
+            try:
+                pair = keeping_pair(self.graph, wrt, live, self.pipeline)
+            except NeedConstant as error:
+                raise TypeError(f"{error} cannot be known when a gradient is compiled") from None
+            if unknown_sizes(pair.backward.graph):
+                pair = self.recomputing(wrt, live)
             pair.forward.check_finite = pair.backward.check_finite = self.check_finite
+            self._pairs[key] = pair
         return self._pairs[key]
 
     def recomputing(self, wrt: Places, live: Places) -> Pair:
@@ -205,6 +213,15 @@ class Sources:
         if source.node in graph.parameters:
             return self.of(call.inputs[graph.parameters.index(source.node)])
         return place if place.item is None else Place(call, self.known[graph].index(source))
+
+
+def unknown_sizes(graph: FuncGraph) -> set[str]:
+    """The sizes of inputs that a graph reads, and that its own parameters do not tell."""
+    nodes = (n for g in graph.graphs() for n in g.nodes() if isinstance(n, CNode))
+    read = {s for n in nodes if isinstance(n.callee, Primitive) for s in n.callee.symbols}
+    told = {d.symbol for p in graph.parameters for d in getattr(p.abstract, "shape", ())
+            if isinstance(d, Dim)}  # fmt: skip
+    return {s for s in read - told if not is_born(s)}
 
 
 def backward_graph(graph: FuncGraph, wrt: Places, live: Places) -> FuncGraph:

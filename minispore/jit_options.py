@@ -3,9 +3,9 @@
     capture_mode      "ast": the source is read; "trace": Python runs it on symbolic Tensors
     jit_level         "O0", "O1", "O2": how much is done to make a graph fast; results are the same
     fullgraph         accepted; a graph is all there ever is: Python never steps in at run time
-    dynamic           0, 1: accepted
+    dynamic           1: sizes that have differed between calls are no part of a graph
     backend           "" or "ms_backend": there is one
-    input_signature   Tensors that say what the arguments must look like
+    input_signature   Tensors that say what the arguments must look like; a size of None is any
     passes            rules and passes to add, or the Pipeline to run (minispore.passes)
     check_finite      stop at the first node that makes a nan or inf out of finite numbers
     debug_level       "RELEASE"; "DEBUG": stages are verified, and errors show our own frames
@@ -23,6 +23,7 @@ from typing import Any
 
 from minispore import context
 from minispore.context import JIT_LEVELS
+from minispore.inputs import Axes, described_shape, free_axes
 from minispore.passes import Pipeline, pipeline_of
 from minispore.tensor import Tensor, is_tensor
 from minispore.tree import flatten
@@ -116,8 +117,8 @@ def _wanted(signature: Any) -> Iterator[Tensor]:
             )
 
 
-def check_signature(signature: Any, name: str, args: tuple, kwargs: dict) -> None:
-    """Refuse arguments that are not what an input_signature says.
+def check_signature(signature: Any, name: str, args: tuple, kwargs: dict) -> Axes:
+    """Refuse arguments that are not what an input_signature says; the axes that may vary.
 
     Raises:
         TypeError: keywords, another number of arguments, what is no Tensor, or another dtype.
@@ -129,17 +130,21 @@ def check_signature(signature: Any, name: str, args: tuple, kwargs: dict) -> Non
     given = flatten(args, is_tensor)[0]
     if len(wanted) != len(given):
         raise TypeError(f"{name} takes {len(wanted)} Tensors (input_signature), not {len(given)}")
+    axes: Axes = {}
     for i, (want, have) in enumerate(zip(wanted, given, strict=True), 1):
         if want.dtype != have.dtype:
             raise TypeError(
                 f"Tensor {i} given to {name} is {have.dtype}, but its input_signature says "
                 f"{want.dtype}"
             )
-        if want.shape != have.shape:
+        free = free_axes(want, have)
+        if free is None:
             raise ValueError(
                 f"Tensor {i} given to {name} has shape {have.shape}, but its input_signature says "
-                f"{want.shape}"
+                f"{described_shape(want)}"
             )
+        axes.setdefault(id(have), set()).update(free)
+    return axes
 
 
 # --------------------------------------------------------------------------------- JitConfig

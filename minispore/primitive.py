@@ -16,11 +16,12 @@ upper rooms, so this module imports nothing of them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Protocol
 
-from minispore.abstract import Abstract
+from minispore.abstract import Abstract, at_sizes, symbols_of
+from minispore.dims import Dim, ScalarLike, is_born
 from minispore.dtype import DType, of_python, promote, promote_scalar
 
 REGISTRY: dict[str, type[Primitive]] = {}
@@ -33,13 +34,6 @@ class TensorLike:
     __slots__ = ()
     shape: tuple[int, ...]
     dtype: DType
-
-
-class ScalarLike:
-    """A Python number that varies at run time (inside a graph).  See symbolic.py."""
-
-    __slots__ = ()
-    kind: type
 
 
 class Primitive:
@@ -56,13 +50,19 @@ class Primitive:
 
     Class attributes: `expr`, the scalar expression of an element-wise primitive, with {0}, {1}
     for its inputs; `promotes`, True if Tensor inputs are cast to their common type; `effect`, True
-    if it takes and returns the Token (see ``apply``).
+    if it takes and returns the Token (see ``apply``); `gives_sizes`, True if its result has a
+    size (attribute `count`) that is known only when it has run.
+
+    Attributes may hold sizes that are not known yet (dims.py).  When a graph runs, the primitive is
+    bound anew with what they are: those of inputs are known from the start, and for each that is
+    born the node has one more operand, an int, after all others.
     """
 
     name: ClassVar[str]
     expr: ClassVar[str | None] = None
     promotes: ClassVar[bool] = False
     effect: ClassVar[bool] = False
+    gives_sizes: ClassVar[bool] = False
     is_users: ClassVar[bool] = False  # written outside the package: its promises are checked
 
     def __init_subclass__(cls, register: bool = True, **kwargs: Any):
@@ -79,11 +79,13 @@ class Primitive:
 
     attrs: dict[str, Any]
     _key: tuple | None
+    _symbols: tuple[str, ...] | None
+    _sized: tuple[tuple, Any]  # the sizes of the last run, and the primitive bound with them
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Primitive:
         """An instance without attributes yet."""
         prim = object.__new__(cls)
-        prim.__dict__.update(attrs={}, _key=None)
+        prim.__dict__.update(attrs={}, _key=None, _symbols=None, _sized=((), None))
         return prim
 
     def __init__(self, **attrs: Any):
@@ -93,7 +95,7 @@ class Primitive:
         # ``self.k = v`` is an attribute like those passed to __init__: kept elsewhere, it would be
         # lost, for graphs know a primitive by its name and attrs alone.
         self.attrs[name] = value
-        self.__dict__["_key"] = None
+        self.__dict__.update(_key=None, _symbols=None)
 
     def __getattr__(self, name: str) -> Any:
         attrs = self.__dict__.get("attrs", {})
@@ -120,6 +122,35 @@ class Primitive:
     def can_fail(self, *args: Any) -> bool:
         """True if ``eval`` may raise on some values of these arguments, and no Check says so."""
         return False
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The sizes in its attributes that are not known yet."""
+        if self._symbols is None:
+            found = {s for value in self.attrs.values() for s in symbols_of(value)}
+            self.__dict__["_symbols"] = tuple(sorted(found))
+        return self._symbols  # type: ignore[return-value]
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Those of the symbols that are operands of the node: sizes that are born elsewhere."""
+        return () if self.gives_sizes or not self.symbols else tuple(filter(is_born, self.symbols))
+
+    def type_of(self, *abstracts: Any) -> Any:
+        """What ``infer`` says of a node with operands of these types."""
+        return self.infer(*abstracts[: len(abstracts) - len(self.needs)])
+
+    def at_run(self, operands: Sequence[Any], sizes: Mapping[str, int]) -> tuple[Any, Sequence]:
+        """The primitive with sizes in place of symbols, and its own operands."""
+        own = len(operands) - len(self.needs)
+        given = dict(zip(self.needs, operands[own:], strict=True))
+        key = tuple([given[s] if s in given else sizes.get(s) for s in self.symbols])
+        last, sized = self._sized
+        if last != key:
+            known = {s: n for s, n in zip(self.symbols, key, strict=True) if n is not None}
+            sized = self.bound(**{k: at_sizes(v, known) for k, v in self.attrs.items()})
+            self.__dict__["_sized"] = (key, sized)
+        return sized, operands[:own]
 
     def __call__(self, *args: Any) -> Any:
         return apply(self, *args)
@@ -155,6 +186,8 @@ def _typed(value: Any) -> Any:
         return (type(value).__name__, tuple(_typed(v) for v in value))
     if isinstance(value, (bool, int, float, str, bytes, type(None), DType)):
         return (type(value).__name__, repr(value))
+    if isinstance(value, Dim):
+        return ("Dim", value.form)
     return (type(value).__name__, value)
 
 

@@ -24,6 +24,7 @@ import numpy as np
 from minispore import context
 from minispore.abstract import Abstract
 from minispore.autodiff.transform import expand_grad
+from minispore.dims import Agreed, Decisions, deciding
 from minispore.engine import compile_plan
 from minispore.frontend import calls
 from minispore.frontend.commits import Target
@@ -35,6 +36,7 @@ from minispore.frontend.heap import Lazy
 from minispore.frontend.lower import Lowering
 from minispore.frontend.trace import Tracer
 from minispore.graph_function import GraphFunction
+from minispore.inputs import Axes
 from minispore.ir.interp import debugging
 from minispore.ir.node import FuncGraph, Node, ParameterNode, ValueNode
 from minispore.ir.verify import verify
@@ -43,10 +45,10 @@ from minispore.ops.structural import written_before
 from minispore.parameter import Parameter
 from minispore.passes import Fire
 from minispore.passes.pipeline import BEFORE_GRAD
-from minispore.primitive import handled_by
+from minispore.primitive import ScalarLike, handled_by
 from minispore.random import drawn_again_if_it_fails
-from minispore.symbolic import NeedConstant, Scalar, wrap
-from minispore.tensor import Tensor, is_tensor, tapes
+from minispore.symbolic import NeedConstant, is_run_time, wrap
+from minispore.tensor import Tensor, is_variable, tapes
 from minispore.tree import Constant, Container, Structure, flatten, unflatten
 
 # ------------------------------------------------------------------------------- one graph
@@ -92,7 +94,7 @@ class Compiled:
     places: list[int]
     targets: list[Target]
     writes: list[tuple[int, int]]
-    first_inputs: list[Tensor] | None
+    first_inputs: list[Any] | None
     function: GraphFunction
     lock: threading.RLock = field(default_factory=threading.RLock)
     number: int = 0
@@ -117,8 +119,8 @@ class Compiled:
             raise ValueError(f"there is no stage '{stage}'; there are {', '.join(stages)}")
         return stages[stage]
 
-    def run(self, inputs: list[Tensor]) -> Any:
-        """Run the graph on the Tensors that the guard collected, and commit what it wrote.
+    def run(self, inputs: list[Any]) -> Any:
+        """Run the graph on the inputs that the guard collected, and commit what it wrote.
 
         If it fails, what it wrote before that is committed.  Two threads do not write at once.
         """
@@ -142,36 +144,56 @@ class Compiled:
 
 
 def compile_call(
-    function: Callable, args: tuple, kwargs: dict, name: str, options: Options = DEFAULTS
+    function: Callable,
+    args: tuple,
+    kwargs: dict,
+    name: str,
+    options: Options = DEFAULTS,
+    axes: Axes | None = None,
 ) -> Compiled:
-    """Compile one call: evaluate it into a graph, expand gradients, optimise, plan."""
+    """Compile one call: evaluate it into a graph, expand gradients, optimise, plan.
+
+    `axes`: of an argument, by its id, those whose size may be another at the next call.
+    """
     depth = context.get_context("max_call_depth")
-    if options.capture_mode == "trace":
-        evaluator: type[Evaluator] = Tracer
-    else:
-        evaluator = Evaluator
-    ev = evaluator(name, depth)
+    evaluator: type[Evaluator] = Tracer if options.capture_mode == "trace" else Evaluator
+    agreed: dict[str, Any] = {}  # sizes that turned out to be others (dims.py)
+    keeps_loops = True
     with deep_stack(depth):
-        try:
-            with drawn_again_if_it_fails():
-                return _compile(ev, function, args, kwargs, options)
-        except Exception:
-            if not ev.kept:
-                raise
-        # The numbers of a loop that constants decide may be needed after it: unroll such loops.
-        ev = evaluator(name, depth, keeps_loops=False)
-        return _compile(ev, function, args, kwargs, options)
+        while True:
+            ev = evaluator(name, depth, keeps_loops)
+            try:
+                with drawn_again_if_it_fails():
+                    return _compile(
+                        ev, function, args, kwargs, options, axes or {}, Decisions(agreed)
+                    )
+            except Agreed as found:
+                agreed[found.symbol] = found.size
+            except Exception:
+                if not ev.kept or not keeps_loops:
+                    raise
+                # The numbers of a loop that constants decide may be needed after it: unroll such.
+                keeps_loops = False
 
 
 def _compile(
-    ev: Evaluator, function: Callable, args: tuple, kwargs: dict, options: Options
+    ev: Evaluator,
+    function: Callable,
+    args: tuple,
+    kwargs: dict,
+    options: Options,
+    axes: Axes,
+    decisions: Decisions,
 ) -> Compiled:
     start = perf_counter()
-    leaves, structure = flatten((args, kwargs), is_tensor)
+    leaves, structure = flatten((args, kwargs), is_variable)
     n_args = len({id(t) for t in leaves})
-    with handled_by(ev):
+    with handled_by(ev), deciding(decisions):
         names = _argument_names(function, args, kwargs)
-        shadows = [ev.outside.argument(t, n) for t, n in zip(leaves, names, strict=True)]
+        shadows = [
+            ev.outside.argument(t, n, decisions, axes.get(id(t), ()))
+            for t, n in zip(leaves, names, strict=True)
+        ]
         seen_args, seen_kwargs = _as_seen(ev, unflatten(structure, shadows))
         try:
             value = ev.call(function, list(seen_args), seen_kwargs)
@@ -190,9 +212,12 @@ def _compile(
         verify(graph, "evaluate")
     if graph.has_grad():  # then it depends on registered rules
         ev.outside.gradient_rules()
-    guarded = ev.outside.guarded(n_args)
     history = [Stage("evaluate", graph, perf_counter() - start)]
-    graph_function, more, runs = _compile_graph(graph, options)
+    try:
+        graph_function, more, runs = _compile_graph(graph, options, decisions)
+    except NeedConstant as error:
+        raise _needs_constant(ev, error) from None
+    guarded = ev.outside.guarded(n_args, decisions)
     return Compiled(
         history + more, runs, guarded.function(), guarded, result.structure, result.places,
         ev.commits.targets, result.writes, list(ev.outside.tensors), graph_function,
@@ -200,7 +225,7 @@ def _compile(
 
 
 def _argument_names(function: Callable, args: tuple, kwargs: dict) -> list[str]:
-    """A name for each Tensor among the arguments: its parameter's, numbered within containers."""
+    """A name for each input among the arguments: its parameter's, numbered within containers."""
     code = getattr(python_function(function), "__code__", None)
     positional = list(code.co_varnames[: code.co_argcount]) if code else []
     if positional[:1] == ["self"] and len(args) < len(positional):
@@ -209,8 +234,8 @@ def _argument_names(function: Callable, args: tuple, kwargs: dict) -> list[str]:
     bases = [*(positional + more)[: len(args)], *kwargs]
     names: list[str] = []
     for base, value in zip(bases, [*args, *kwargs.values()], strict=True):
-        inner = flatten(value, is_tensor)[0]
-        names += [base] if is_tensor(value) else [f"{base}_{j}" for j in range(len(inner))]
+        inner = flatten(value, is_variable)[0]
+        names += [base] if is_variable(value) else [f"{base}_{j}" for j in range(len(inner))]
     return names
 
 
@@ -227,7 +252,7 @@ def python_function(function: Any) -> types.FunctionType | None:
 
 def _as_seen(ev: Evaluator, value: Any) -> Any:
     """An argument as the program sees it: what it cannot write is marked, objects are guarded."""
-    if isinstance(value, (Tensor, type(None), bool, int, float, str, bytes)):
+    if isinstance(value, (Tensor, ScalarLike, type(None), bool, int, float, str, bytes)):
         return value
     if isinstance(value, tuple):
         return tuple.__new__(type(value), [_as_seen(ev, v) for v in value])
@@ -265,7 +290,7 @@ class Result:
         value = ev.readable(value, "the result")
         ev.homed(None)
         self.values: list[Any] = []  # outputs: Tensors, Scalars, and new values of Tensors
-        leaves, self.structure = flatten(value, lambda v: isinstance(v, (Tensor, Scalar)))
+        leaves, self.structure = flatten(value, is_run_time)
         self.check(self.structure)
         self.places = [self.place(leaf) for leaf in leaves]
         self.writes = [(n, self.place(v)) for n, v in ev.commits.attributes()]
@@ -315,7 +340,7 @@ class Result:
 
 
 def _compile_graph(
-    graph: FuncGraph, options: Options
+    graph: FuncGraph, options: Options, decisions: Decisions
 ) -> tuple[GraphFunction, list[Stage], list[PassRun]]:
     """Expand gradients, optimise and plan a graph; every stage that changed it is kept."""
     log: list[Fire] = []
@@ -335,7 +360,8 @@ def _compile_graph(
     grad = Stage("grad", graph, 0.0)
     combined = BEFORE_GRAD.run(graph, log, keep)
     last = perf_counter()
-    grad.graph = expand_grad(combined)
+    with deciding(decisions):
+        grad.graph = expand_grad(combined)
     grad.seconds = perf_counter() - last
     stages.append(grad)
     pipeline = options.pipeline

@@ -69,7 +69,7 @@ def drawn_again_if_it_fails() -> Iterator[None]:
     state = _generator.bit_generator.state
     try:
         yield
-    except Exception:
+    except BaseException:
         _generator.bit_generator.state = state
         raise
 

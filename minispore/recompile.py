@@ -13,7 +13,7 @@ import sys
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,9 @@ import numpy as np
 
 from minispore.frontend.capture import is_trusted
 from minispore.frontend.guards import Failure
+from minispore.inputs import Axes
 from minispore.ir.node import Location
+from minispore.mutable import Mutable
 from minispore.parameter import Parameter
 from minispore.primitive import HIDDEN
 from minispore.program import Compiled
@@ -32,7 +34,8 @@ _SHOWN = 60  # characters of a value
 
 _PLAIN = (int, float, complex, str, bytes, type(None), slice, range)
 _ADVICE = {
-    "shape": "each shape has a graph of its own: pad to one size, or drop the last, smaller batch",
+    "shape": "each shape has a graph of its own: describe sizes that vary by None (set_inputs, "
+    "enable_dynamic), or pad to one size",
     "dtype": "each dtype has a graph of its own: cast before the call",
     "number": "a Python number is a constant of the graph: pass a Tensor, or mutable({name})",
     "constant": "a constant is part of the graph: pass what varies as a Tensor",
@@ -42,6 +45,7 @@ _ADVICE = {
     "captured number": "a number from outside is a constant of the graph: make it a Tensor or "
     "Parameter, or pass it as an argument, mutable(...)",
     "captured": "what is read from outside is part of the graph: what varies should be a Tensor",
+    "sizes": "a graph holds for all sizes that decide this in the same way",
     "same": "which of the Tensors are one object is part of the graph",
     "options": "the options are part of the key",
 }
@@ -119,12 +123,15 @@ class Recompilation:
 Arguments = dict[str, dict[str, tuple[str, str, Any]]]
 
 
-def describe(function: Callable, args: tuple, kwargs: dict, level: str) -> Arguments:
-    """The arguments of a call by the names of the parameters, and what it was compiled with."""
+def describe(function: Callable, args: tuple, kwargs: dict, level: str, axes: Axes) -> Arguments:
+    """The arguments of a call by the names of the parameters, and what it was compiled with.
+
+    Sizes along `axes` do not count.
+    """
     found: Arguments = {"jit_level": {"": ("options", level, level)}}
     tensors: dict[int, str] = {}
     for name, value in _named(function, args, kwargs).items():
-        _add(found, name, value, tensors)
+        _add(found, name, value, tensors, axes)
     return found
 
 
@@ -142,20 +149,23 @@ def _named(function: Any, args: tuple, kwargs: dict) -> dict[str, Any]:
     return {**dict(zip(names, args, strict=False)), **kwargs}
 
 
-def _add(found: Arguments, name: str, value: Any, tensors: dict[int, str]) -> None:
+def _add(found: Arguments, name: str, value: Any, tensors: dict[int, str], axes: Axes) -> None:
     """Describe an argument and what is in it; `tensors`: the names of those that were met."""
     key: Any = None
-    if isinstance(value, Tensor):
+    if isinstance(value, (Tensor, Mutable)):
         first = tensors.setdefault(id(value), name)
+        identity = "its own" if first == name else f"that of {first}"
+        found[name] = {"identity": ("same", identity, None)}
+    if isinstance(value, Tensor):
         kind, text = "object", f"a {type(value).__name__}"
-        found[name] = {
-            "dtype": ("dtype", str(value.dtype), None),
-            "shape": ("shape", str(tuple(value.shape)), None),
-            "identity": ("same", "its own" if first == name else f"that of {first}", None),
-        }
+        shape = _shape(value, axes.get(id(value), ()))
+        found[name]["dtype"] = ("dtype", str(value.dtype), None)
+        found[name]["shape"] = ("shape", str(shape), None)
     elif isinstance(value, (list, tuple, dict)):
         size = f"the keys {list(value)}" if isinstance(value, dict) else f"length {len(value)}"
         kind, text = "size", f"a {type(value).__name__} with {size}"
+    elif isinstance(value, Mutable):
+        kind, text = "kind", f"a mutable {type(value.plain()).__name__}"
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         kind, text = "number", _text(value)
     elif isinstance(value, _PLAIN):
@@ -165,7 +175,12 @@ def _add(found: Arguments, name: str, value: Any, tensors: dict[int, str]) -> No
     found.setdefault(name, {})[""] = (kind, text, key)
     if isinstance(value, (list, tuple, dict)):
         for place, item in value.items() if isinstance(value, dict) else enumerate(value):
-            _add(found, f"{name}[{place!r}]", item, tensors)
+            _add(found, f"{name}[{place!r}]", item, tensors, axes)
+
+
+def _shape(value: Tensor, axes: Collection[int]) -> tuple:
+    """The shape of a Tensor, without the sizes of some axes."""
+    return tuple(None if axis in axes else n for axis, n in enumerate(value.shape))
 
 
 def differences(new: Arguments, old: Arguments) -> list[Cause]:
@@ -216,6 +231,8 @@ def _text(value: Any) -> str:
 def _of_guard(failure: Failure) -> Cause:
     """A guard that does not hold, as a cause."""
     what, where = failure.what, failure.where
+    if what.startswith("sizes of "):
+        return Cause(what, "sizes", "does not hold", "")
     if failure.values is None:
         return Cause(what, "captured", "is not as it was", "", where)
     found, expected = failure.values

@@ -6,7 +6,7 @@ with it, passes build replacements, and the front end's evaluator extends it wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from minispore.abstract import (
     AbstractTensor,
     AbstractTuple,
 )
+from minispore.dims import Dim, born, form, is_born, register_number, split
 from minispore.dtype import DType
 from minispore.ir.node import NOWHERE, CNode, Node, Origin, ValueNode, tuple_item
 from minispore.primitive import (
@@ -27,6 +28,7 @@ from minispore.primitive import (
     ScalarLike,
     TensorLike,
     apply,
+    current_handler,
     handled_by,
 )
 from minispore.tensor import Tensor, to_array
@@ -151,6 +153,19 @@ def constant_node(value: Any, origin: Origin = NOWHERE) -> ValueNode:
     raise TypeError(f"{type(value).__name__} is no value of the graph")
 
 
+def _number(size: Dim) -> Scalar:
+    """What a Dim is among numbers that vary at run time, in the graph that is being built."""
+    return Scalar(current_handler().node_of(size))  # type: ignore[attr-defined]
+
+
+register_number(_number)
+
+
+def is_run_time(value: Any) -> bool:
+    """True for a Tensor, Scalar or size inside a graph: what is known when it runs."""
+    return isinstance(value, (TensorLike, ScalarLike))
+
+
 def wrap(node: Node) -> Any:
     """What user code sees of a node: a Tensor, a Scalar, a tuple of them, or the node itself."""
     if isinstance(node.abstract, AbstractTensor):
@@ -165,18 +180,26 @@ def wrap(node: Node) -> Any:
 class GraphBuilder:
     """A handler under which ``apply`` makes nodes.
 
-    `token` is the last effect's node; `origin` is put on every node made.
+    `token` is the last effect's node; `origin` is put on every node made; `sized` are nodes off
+    which sizes can be read that are known only when the graph runs.
     """
 
-    def __init__(self, origin: Origin = NOWHERE, token: Node | None = None):
+    def __init__(
+        self, origin: Origin = NOWHERE, token: Node | None = None, sized: Sequence[Node] = ()
+    ):
         self.origin = origin
         self.token: Node = token or ValueNode(None, TOKEN)
+        self.sized = sized
 
     def bind(self, prim: Primitive, args: tuple) -> Any:
         nodes = [self.node_of(a) for a in args]
+        if prim.gives_sizes and "count" not in prim.attrs:
+            prim = prim.bound(**prim.attrs, count=self.count(prim, nodes))
+        nodes += [self.size(symbol, nodes) for symbol in prim.needs]
         if prim.effect:
             nodes.insert(0, self.token)
-        node = self.emit(CNode(prim, nodes, prim.infer(*(n.abstract for n in nodes)), self.origin))
+        abstract = prim.type_of(*(n.abstract for n in nodes))
+        node = self.emit(CNode(prim, nodes, abstract, self.origin))
         if prim.effect:
             self.token = node
             return None
@@ -186,12 +209,43 @@ class GraphBuilder:
         """Called with every new node; a subclass may note where it was born."""
         return node
 
+    def count(self, prim: Primitive, inputs: list[Node]) -> Dim:
+        """The size that a primitive gives to its result when it runs."""
+        return born()
+
+    def size(self, symbol: str, operands: Sequence[Node] = ()) -> Node:
+        """An int: a size that is born, read off a node that has it; NeedConstant if none does."""
+        for node in (*operands, *self.sized):
+            found = self.size_in(node, symbol)
+            if found is not None:
+                return found
+        raise NeedConstant(f"the size {symbol}")
+
+    def size_in(self, node: Node, symbol: str) -> Node | None:
+        """The size of a symbol, if a node has it: as an operand, or in a dimension."""
+        if isinstance(node, CNode) and isinstance(node.callee, Primitive):
+            needs = node.callee.needs
+            if symbol in needs:
+                return node.inputs[len(node.inputs) - len(needs) + needs.index(symbol)]
+        for axis, dim in enumerate(getattr(node.abstract, "shape", ())):
+            factor, rest = split(dim.form, symbol) if isinstance(dim, Dim) else (0, 0)
+            if factor and not any(map(is_born, getattr(rest, "symbols", ()))):
+                number = apply(REGISTRY["DimSize"].bound(axis=axis), node)
+                number = number - rest if form(rest) else number
+                return self.node_of(number if factor == 1 else number // factor)
+        return None
+
     def node_of(self, value: Any) -> Node:
-        """The node of an argument: of a Tensor or Scalar, or of a constant."""
+        """The node of an argument: of a Tensor, Scalar or size, or of a constant."""
         if isinstance(value, Node):
             return value
         if isinstance(value, Scalar):
             return value.node
+        if isinstance(value, Dim):
+            if value.symbol is not None and is_born(value.symbol):
+                return self.size(value.symbol)
+            number = apply(REGISTRY["DimValue"].bound(size=value))
+            return number.node
         if isinstance(value, TensorLike):
             assert isinstance(value, Tensor)
             return value._node if value._node is not None else self.captured(value)

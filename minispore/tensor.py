@@ -26,6 +26,7 @@ from minispore.context import checks_finite
 from minispore.dtype import DType
 from minispore.ir.finite import NonFinite, born, error_of
 from minispore.ir.node import Node
+from minispore.mutable import Mutable
 from minispore.ops.common import holds_tensors
 from minispore.primitive import (
     REGISTRY,
@@ -59,7 +60,8 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
             Tensor.  It is copied.
         dtype: a DType such as ``minispore.float32``; by default int gives Int64, float
             Float32, bool Bool, and an ndarray keeps its own.
-        shape, init: in place of `input_data`: values from an Initializer (zeros without one).
+        shape, init: in place of `input_data`: values from an Initializer (zeros without one).  A
+            Tensor with None among its sizes has no values: it describes inputs (inputs.py).
         const_arg: kept for MindSpore's signature.
 
     Raises:
@@ -102,7 +104,7 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
     # ------------------------------------------------------------------- the cell's protocol
 
     @classmethod
-    def _wrap(cls, data: np.ndarray) -> Tensor:
+    def _wrap(cls, data: Any) -> Tensor:
         """A Tensor that owns `data` (no copy)."""
         self = Tensor.__new__(Tensor)
         self._data, self._node, self._key = data, None, _new_key()
@@ -152,6 +154,8 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
                 f"{wanted} of this Tensor is known only when the graph runs; compute with "
                 "minispore ops instead, or do it outside the compiled function"
             )
+        if isinstance(self._data, NoElements):
+            raise self._data.refusal
         return self._data
 
     # ------------------------------------------------------------------------- what is known
@@ -338,6 +342,11 @@ def is_tensor(value: Any) -> bool:
     return isinstance(value, Tensor)
 
 
+def is_variable(value: Any) -> bool:
+    """True for an argument that is an input of a compiled graph: a Tensor, a mutable number."""
+    return isinstance(value, (Tensor, Mutable))
+
+
 def tensor(
     input_data: Any = None, dtype: DType | None = None, shape: Any = None, init: Any = None
 ) -> Tensor:
@@ -499,15 +508,45 @@ def _initialised(data: Any, dtype: DType | None, shape: Any, init: Any) -> Tenso
         raise ValueError("give a Tensor its data, or shape and init, not both")
     if dtype is None:
         raise TypeError("Tensor(shape=...) needs a dtype")
+    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+    if None in sizes or -1 in sizes:
+        if init is not None:
+            raise ValueError("a Tensor with sizes of None describes inputs: it has no init")
+        return Tensor._wrap(NoElements(dtype, tuple(-1 if n is None else n for n in sizes)))
     array = np.zeros(shape, dtype.numpy)
     if init is not None:
         init(array)
     return current_handler().constant(array, dtype)
 
 
+class NoElements:
+    """Stands in place of the ndarray of a Tensor that describes inputs: it has no elements.
+
+    In its shape -1 is a size that may be any, as MindSpore shows it.
+    """
+
+    def __init__(self, dtype: DType, shape: tuple[int, ...]):
+        self.dtype, self.shape, self.ndim, self.size = dtype.numpy, shape, len(shape), 0
+
+    def __repr__(self) -> str:
+        return "<no elements>"
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise self.refusal
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name) if name.startswith("__") else self.refusal
+
+    @property
+    def refusal(self) -> ValueError:
+        """The error for whoever needs the elements."""
+        shape = [None if n < 0 else n for n in self.shape]
+        return ValueError(f"a Tensor of shape {shape} describes inputs: it has no elements")
+
+
 register_eager(EagerHandler())
 
 __all__ = [
-    "Tensor", "EagerHandler", "from_dlpack", "from_numpy", "is_tensor", "is_tracing", "tapes",
-    "tensor", "to_array",
+    "Tensor", "EagerHandler", "from_dlpack", "from_numpy", "is_tensor", "is_tracing",
+    "is_variable", "tapes", "tensor", "to_array",
 ]  # fmt: skip

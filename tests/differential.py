@@ -18,7 +18,9 @@ import minispore as ms
 from minispore.compile import JitFunction
 from minispore.ir.interp import interpret
 from minispore.ir.node import FuncGraph
+from minispore.mutable import Mutable
 from minispore.program import Compiled
+from minispore.tensor import is_variable
 from minispore.tree import flatten, unflatten
 
 
@@ -50,10 +52,18 @@ class Outcome:
             assert_same(self.state, other.state, factor)
 
 
+def _array(value: Any) -> Any:
+    """An input of a graph: a copy of a Tensor's array, or a number."""
+    return value.asnumpy().copy() if isinstance(value, ms.Tensor) else value
+
+
 def snapshot(value: Any) -> Any:
-    """A result whose Tensors are copies: an argument may be among them."""
-    leaves, structure = flatten(value, lambda v: isinstance(v, ms.Tensor))
-    return unflatten(structure, [ms.Tensor(t.asnumpy().copy()) for t in leaves])
+    """A result whose Tensors are copies, numbers unmarked: an argument may be among them."""
+    leaves, structure = flatten(value, is_variable)
+    return unflatten(
+        structure,
+        [t.plain() if isinstance(t, Mutable) else ms.Tensor(t.asnumpy().copy()) for t in leaves],
+    )
 
 
 def assert_result(actual: Any, expected: Any, factor: float) -> None:
@@ -104,7 +114,7 @@ def agree(
         reset()
         if stages:
             compiled, inputs = jitted.find(args, {})
-            check_stages(compiled, [t.asnumpy().copy() for t in inputs], expected, factor)
+            check_stages(compiled, [_array(t) for t in inputs], expected, factor)
     return expected.result
 
 

@@ -534,6 +534,8 @@ row("MaskPositions", Case(prim("MaskPositions"), (np.array([[True, False], [True
 
 # ------------------------------------------------------------------- constants, casts, softmax
 
+row("Arange", Case(prim("Arange", start=2, step=-3, size=4, dtype=dt.int32), (),
+                  lambda: np.arange(2, -10, -3), 0, result=dt.int32))
 for _dtype, _value in ((dt.float32, 1.5), (dt.int8, 3), (dt.bool_, True), (dt.bfloat16, -0.0)):
     row("Fill", Case(prim("Fill", dtype=_dtype, shape=(2, 0, 3), value=_value), (),
                      lambda v=_value: np.full((2, 0, 3), v), 0, result=_dtype),
@@ -620,6 +622,6 @@ SCALARS["ScalarCast"] = [
 
 # Tuples, stacks and the passage between numbers and Tensors: tests of their own in test_ops.py.
 STRUCTURAL = {
-    "MakeTuple", "TupleGetItem", "Push", "Pop", "StackAdd", "StackToTensor", "TensorToStack",
-    "ScalarToTensor", "TensorToScalar", "Print", "Check", "Attempt", "Depend",
+    "MakeTuple", "TupleGetItem", "DimSize", "DimValue", "Push", "Pop", "StackAdd", "StackToTensor",
+    "TensorToStack", "ScalarToTensor", "TensorToScalar", "Print", "Check", "Attempt", "Depend",
 }

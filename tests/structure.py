@@ -16,12 +16,12 @@ MODULES = {
 
 # Low to high: a module may import from its own layer and from lower ones.
 LAYERS = (
-    ("context", "dtype", "abstract", "tree", "random", "files"),
+    ("context", "dtype", "abstract", "dims", "tree", "random", "files"),
     ("primitive",),
     ("ops",),
     ("ir",),
     ("tensor", "tensor_methods", "tensor_text", "parameter", "symbolic", "initializer",
-     "autodiff.tape"),
+     "autodiff.tape", "inputs", "mutable"),
     ("passes",),
     ("autodiff.transform", "autodiff.sweep", "autodiff.loops", "autodiff.nodes"),
     ("frontend",),

@@ -998,14 +998,6 @@ def _(tmp_path):
 # ------------------------------------------------------------------------------------ not yet
 
 
-@row("Results whose size depends on values, in a compiled function: `nonzero`, `x[mask]`, `unique`")
-def _():
-    for fn in (ops.nonzero, ops.unique, lambda x: x[x > 0]):
-        fn(floats(0, 1))
-        with pytest.raises(RuntimeError):
-            ms.jit(fn)(floats(0, 1))
-
-
 # ----------------------------------------------------------------------- surprising, and kept
 
 

@@ -141,6 +141,32 @@ def test_input_signature():
     assert f.compile_count == 1
 
 
+def test_input_signature_with_sizes_that_vary():
+    @ms.jit(input_signature=(Tensor(shape=[None, 2], dtype=ms.float32), Tensor(0.0)))
+    def f(x, y):
+        return x.mean(0) * y, x.shape
+
+    for n in (3, 5, 8):
+        mean, shape = f(ops.ones((n, 2), ms.float32), Tensor(2.0))
+        assert_same(mean, np.full(2, 2, np.float32))
+        assert shape == (n, 2)
+    assert f.compile_count == 1
+    with pytest.raises(ValueError, match=r"has shape \(3, 3\), .* says \(None, 2\)"):
+        f(ops.ones((3, 3), ms.float32), Tensor(2.0))
+
+
+def test_check_finite_where_sizes_vary():
+    @ms.jit(input_signature=Tensor(shape=[None], dtype=ms.float32), check_finite=True)
+    def f(x):
+        chosen = ops.masked_select(x, x > 0)
+        return ops.log(chosen - 1) * chosen.shape[0], x.sum() / x.shape[0]
+
+    assert_same(f(Tensor([2.0, -2.0]))[1], np.float32(0))
+    with pytest.raises(FloatingPointError, match=r"Log made -inf at \[1\]"):
+        f(Tensor([2.0, -2.0, 1.0]))
+    assert f.compile_count == 1
+
+
 # -------------------------------------------------------------------------------- levels, Cells
 
 

@@ -40,6 +40,9 @@ def caused(compiled, *calls):
         (((X,), {}), ((X, 2), {}), "k is 2 (int), and was not given", "number"),
         (((X,), {"k": 3}), ((X,), {}), "k is not given, and was 3 (int)", "number"),
         (((X, 1), {}), ((X, 1, 5), {}), "more[0] is 5 (int), and was not given", "number"),
+        (((X, ms.mutable(2)), {}), ((X, ms.mutable(2.0)), {}),
+         "k is a mutable float, and was a mutable int", "kind"),
+        (((X, ms.mutable(2)), {}), ((X, 2), {}), "k is 2 (int), and was a mutable int", "kind"),
         (((X,), {"items": [X, 3]}), ((X,), {"items": [X, 4]}),
          "items[1] is 4 (int), and was 3 (int)", "number"),
         (((X,), {"items": [X, 3]}), ((X,), {"items": [X]}),
@@ -270,3 +273,29 @@ def test_different_reasons_are_no_repetition():
         for i in range(MANY):
             compiled(Tensor(np.ones(i + 1)), 100)
     assert "because of the shape of x" in str(caught[0].message)
+
+
+# ---------------------------------------------------------------------- sizes, mutable numbers
+
+
+def test_a_size_that_varies():
+    @ms.jit(dynamic=1)
+    def f(x, y=None):
+        return x + 1 if x.shape[0] > 3 else x
+
+    assert caused(f, ((X,), {}), ((Tensor([1.0, 2.0, 3.0, 4.0]),), {})) == [
+        ("the shape of x is (None,), and was (2,)", "shape")
+    ]
+    found = caused(f, ((Tensor([1.0]),), {}))
+    assert found == [("sizes of arguments: x.shape[0] - 3 > 0 does not hold", "sizes")]
+    assert "decide this in the same way" in str(f.explain_recompile())
+    assert caused(f, ((Tensor([1]),), {})) == [
+        ("the dtype of x is Int64, and was Float32", "dtype"),
+        ("the shape of x is (1,), and was (None,)", "shape"),
+    ]
+
+
+def test_mutable_numbers_that_are_one():
+    k = ms.mutable(2)
+    found = caused(ms.jit(plain), ((k, k), {}), ((k, ms.mutable(3)), {}))
+    assert found == [("the identity of k is its own, and was that of x", "same")]

@@ -89,7 +89,7 @@ class LoopAdjoint:
     def forward(self, inputs: list[Node]) -> tuple[list[Node], list[Node]]:
         """The carry at the end, and the values of `residuals`."""
         constants, carry = inputs[: self.n_const], inputs[self.n_const :]
-        extra = [zero_node(t) for t in self.counter_and_stacks()]
+        extra: list[Node] = [zero_node(t) for t in self.counter_and_stacks()]
         loop = While(self.forward_cond(), self.forward_body(), self.n_const, self.loop.trip_count)
         types = [*types_of(extra), *self.carry]
         items = call_node(loop, [*constants, *extra, *carry], types, self.node.origin)
@@ -131,9 +131,10 @@ class LoopAdjoint:
         """The cotangents of the While's inputs, from those of its carry at the end."""
         passed = self.residuals[: len(self.passed)]
         turns = [] if self.counted else [constant_node(self.loop.trip_count)]
-        seeds = [douts[i] or zero_node(self.carry[i]) for i in self.live]
+        items = items_of(self.node)
+        seeds = [douts[i] or zero_node(self.carry[i], [items[i]]) for i in self.live]
         into_constants = tuple(i for i in self.adjoint.grads if i < self.n_const)
-        sums = [zero_node(self.constants[i]) for i in into_constants]
+        sums = [zero_node(self.constants[i], [self.node.inputs[i]]) for i in into_constants]
         carry = [*turns, *self.residuals[len(passed) :], *seeds, *sums]
         cond, body = self.backward_cond(passed, carry), self.backward_body(passed, carry)
         loop = While(cond, body, len(passed), self.loop.trip_count)
@@ -169,7 +170,9 @@ class LoopAdjoint:
         types = [self.node.inputs[i].abstract for i in grads]
         cotangents = spliced(self.adjoint.bwd, operands, types, origin)
         found = dict(zip(grads, cotangents, strict=True))
-        back = [found.get(self.n_const + i) or zero_node(self.carry[i]) for i in self.live]
+        back = [
+            found.get(self.n_const + i) or zero_node(self.carry[i], parameters) for i in self.live
+        ]
         sums = [cotangent_sum(next(rest), found[i]) for i in grads if i < self.n_const]
         output = make_tuple([fewer, *below, *back, *sums])
         graph_parameters = [*constants, *parameters]
@@ -188,6 +191,8 @@ def is_loop_constant(value: Node, constants: Iterable[Node]) -> bool:
             return False
         if isinstance(node, CNode):
             is_tensor = all(isinstance(type_at(p), AbstractTensor) for p in places_of(node))
-            if not isinstance(node.callee, Primitive) or not is_tensor:
+            if not isinstance(node.callee, Primitive) or not (
+                is_tensor or node.callee.name == "DimSize"
+            ):
                 return False
     return True

@@ -8,13 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from minispore import ops
 from minispore.abstract import (
     Abstract,
     AbstractScalar,
     AbstractStack,
     AbstractTensor,
     AbstractTuple,
+    symbols_of,
 )
+from minispore.dims import Dim
 from minispore.ir.node import (
     CNode,
     FuncGraph,
@@ -31,6 +34,8 @@ from minispore.ir.node import (
     tuple_parts,
 )
 from minispore.ops.structural import zero_value
+from minispore.primitive import handled_by
+from minispore.symbolic import GraphBuilder
 
 Places = tuple[int, ...]  # numbers of parameters or outputs, in ascending order
 
@@ -121,23 +126,38 @@ def backward(origin: Origin) -> Origin:
     return replace(origin, phase="backward", rule="grad")
 
 
-def zero_node(abstract: Abstract) -> ValueNode:
-    """A constant zero; of a Stack the empty one, which is its zero cotangent.
+def zero_node(abstract: Abstract, sized: Sequence[Node] = ()) -> Node:
+    """A zero; of a Stack the empty one, which is its zero cotangent.
 
-    A Tensor takes no memory for its elements.
+    It is a constant, unless its size is not known: one that is born is read off the nodes `sized`.
+    A constant Tensor takes no memory for its elements.
     """
+    return _filled(abstract, 0, sized) if any(symbols_of(abstract)) else unread_node(abstract)
+
+
+def unread_node(abstract: Abstract) -> ValueNode:
+    """A constant zero that stands where no value is ever read; it is of any size."""
     if isinstance(abstract, AbstractTensor):
-        zero = np.broadcast_to(np.zeros((), abstract.dtype.numpy), abstract.shape)
-        return ValueNode(zero, abstract)
+        shape = [0 if isinstance(size, Dim) else size for size in abstract.shape]
+        return ValueNode(np.broadcast_to(np.zeros((), abstract.dtype.numpy), shape), abstract)
     return ValueNode(zero_value(abstract), abstract)
 
 
-def one_node(abstract: Abstract) -> ValueNode:
-    """A constant of ones: the cotangent that gradients start from."""
+def one_node(abstract: Abstract, sized: Sequence[Node] = ()) -> Node:
+    """Ones: the cotangent that gradients start from; `sized` as in ``zero_node``."""
+    if any(symbols_of(abstract)):
+        return _filled(abstract, 1, sized)
     if isinstance(abstract, AbstractTensor):
         return ValueNode(np.ones(abstract.shape, abstract.dtype.numpy), abstract)
     assert isinstance(abstract, AbstractScalar)
     return ValueNode(abstract.kind(1), abstract)
+
+
+def _filled(abstract: Abstract, value: int, sized: Sequence[Node]) -> Node:
+    assert isinstance(abstract, AbstractTensor)
+    builder = GraphBuilder(sized=sized)
+    with handled_by(builder):
+        return builder.node_of(ops.full(abstract.shape, value, dtype=abstract.dtype))
 
 
 def fresh_parameters(types: Iterable[Abstract], prefix: str) -> list[ParameterNode]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from minispore import ops
-from minispore.abstract import STACK, Abstract, AbstractTuple
+from minispore.abstract import STACK, Abstract, AbstractTuple, agree, symbols_of
 from minispore.autodiff.loops import LoopAdjoint
 from minispore.autodiff.nodes import (
     Adjoint,
@@ -28,9 +29,11 @@ from minispore.autodiff.nodes import (
     spread,
     type_at,
     types_of,
+    unread_node,
     zero_node,
 )
 from minispore.autodiff.tape import flowing, vjp_of
+from minispore.dims import is_born
 from minispore.ir.node import (
     CNode,
     FuncGraph,
@@ -51,6 +54,7 @@ from minispore.ir.node import (
 )
 from minispore.primitive import Primitive, handled_by
 from minispore.symbolic import GraphBuilder, wrap
+from minispore.tree import NeedConstant
 
 Cotangents = list[Node | None]
 Evaluator = Callable[[Callable, list[Abstract]], FuncGraph]
@@ -89,19 +93,25 @@ def call_rule(builder: GraphBuilder, bprop: Callable, arguments: tuple) -> Any:
     return tuple(wrap(r) if r.abstract.has_cotangent else None for r in results)
 
 
-def rule_of_primitive(node: CNode, douts: Cotangents) -> Cotangents:
-    """The cotangents of a primitive's inputs, by its vjp rule run on nodes."""
-    builder = GraphBuilder(backward(node.origin))
+def rule_of_primitive(graph: Sequence[Node], node: CNode, douts: Cotangents) -> Cotangents:
+    """The cotangents of a primitive's inputs, by its vjp rule run on nodes.
+
+    `graph` are all nodes of the graph: some may tell a size that is born when it runs.
+    """
+    assert isinstance(node.callee, Primitive)
+    builder = GraphBuilder(backward(node.origin), sized=graph)
+    own = len(node.inputs) - len(node.callee.needs)
     with handled_by(builder):
         seen = [None if d is None else wrap(d) for d in douts]
         cotangents = vjp_of(
             node.callee,  # type: ignore[arg-type]
-            tuple(map(wrap, node.inputs)),
+            tuple(map(wrap, node.inputs[:own])),
             wrap(node),
             tuple(seen) if isinstance(node.abstract, AbstractTuple) else seen[0],
             lambda bprop, arguments: call_rule(builder, bprop, arguments),
         )
-        return [None if c is None else builder.node_of(c) for c in cotangents]
+        found = [None if c is None else builder.node_of(c) for c in cotangents]
+    return found + [None] * len(node.callee.needs)
 
 
 def rule_of_push(node: CNode, douts: Cotangents) -> Cotangents:
@@ -115,9 +125,9 @@ def rule_of_push(node: CNode, douts: Cotangents) -> Cotangents:
 
 def rule_of_pop(node: CNode, douts: Cotangents) -> Cotangents:
     """The cotangent of what was popped goes on top of the Stack of cotangents."""
-    value, below = types_of(items_of(node))
     top, rest = (
-        zero_node(t) if d is None else d for t, d in zip((value, below), douts, strict=True)
+        zero_node(item.abstract, [item]) if d is None else d
+        for item, d in zip(items_of(node), douts, strict=True)
     )
     return [prim_node("Push", rest, top, origin=backward(node.origin))]
 
@@ -246,11 +256,17 @@ class Sweep:
         douts = [self.found.get(p) for p in places_of(node)]
         if all(d is None for d in douts):
             return
-        for x, cotangent in zip(node.inputs, self.rule_of(node)(node, douts), strict=True):
+        try:
+            cotangents = self.rule_of(node)(node, douts)
+        except (TypeError, NeedConstant) as error:
+            if node.origin.where is not None and not hasattr(error, "__notes__"):
+                error.add_note(f"While differentiating:\n{node.origin.where.shown()}")
+            raise
+        for x, cotangent in zip(node.inputs, cotangents, strict=True):
             if cotangent is not None and self.is_active(x):
                 if x.abstract.is_whole and cotangent.abstract != x.abstract:
                     cotangent = as_whole(cotangent, x.abstract)
-                if cotangent.abstract != x.abstract:
+                if not agree(cotangent.abstract, x.abstract):
                     raise TypeError(
                         f"the gradient rule of {node.callee} gives {cotangent.abstract} for an "
                         f"input of type {x.abstract}"
@@ -266,7 +282,8 @@ class Sweep:
         if isinstance(node.callee, While):
             return self.rule_of_while
         assert isinstance(node.callee, Primitive), "Grad nodes are expanded innermost first"
-        return {"Push": rule_of_push, "Pop": rule_of_pop}.get(node.callee.name, rule_of_primitive)
+        rules = {"Push": rule_of_push, "Pop": rule_of_pop}
+        return rules.get(node.callee.name) or partial(rule_of_primitive, self.nodes)
 
     # ------------------------------------------------------------------------- call and Switch
 
@@ -312,11 +329,13 @@ class Sweep:
 
         self.forwards[node] = Forward(residuals, build)
         types = {i: operands[i].abstract for i in grads}
+        born = [i for i in grads if any(map(is_born, symbols_of(types[i])))]
+        zeros = {i: zero_node(types[i], [operands[i]]) for i in born}
         seeds = types_of(given.values())
-        bwd = Switch(tuple(backward_arm(arms, i, seeds, types) for i in range(len(arms))))
+        bwd = Switch(tuple(backward_arm(arms, i, seeds, types, born) for i in range(len(arms))))
         cotangents = call_node(
             bwd,
-            [node.inputs[0], *residuals, *given.values()],
+            [node.inputs[0], *residuals, *zeros.values(), *given.values()],
             types.values(),
             backward(node.origin),
         )
@@ -365,6 +384,10 @@ class Sweep:
     def in_forward(self, fwd: Rebuilder, node: Node) -> Node:
         """The value in fwd of a node of the graph, or of an item of one."""
         place = place_of(node)
+        if id(place.node) not in fwd.memo:  # a size of what is
+            assert isinstance(node, CNode)
+            operands = [self.in_forward(fwd, i) for i in node.inputs]
+            fwd.substitute(node, CNode(node.callee, operands, node.abstract, node.origin))
         value = fwd.memo[id(place.node)]
         return value if place.item is None else tuple_item(value, place.item)
 
@@ -373,13 +396,17 @@ class Sweep:
     ) -> tuple[list[tuple[ParameterNode, Node]], dict[int, Node]]:
         """Replace what bwd reads of the forward pass by parameters: the residuals.
 
-        Constants need none.  Values that are one value in fwd share a parameter.
+        Constants need none.  Values that are one value in fwd share a parameter.  Where only the
+        size of one is read, that is what is kept.
         """
         kept: dict[Place, tuple[ParameterNode, Node]] = {}
         rebuild = Rebuilder()
 
         def is_forward(node: Node) -> bool:
-            return id(place_of(node).node) in fwd.memo
+            place = place_of(node).node
+            return id(place) in fwd.memo or (
+                is_call_of(place, "DimSize") and is_forward(place.inputs[0])
+            )
 
         read = [*raw.values()]
         read += [x for n in toposort(raw.values(), stop=is_forward) for x in n.inputs]
@@ -403,22 +430,30 @@ def forward_arm(graph: FuncGraph, arms: list[Adjoint], number: int) -> FuncGraph
     items = spliced(own.fwd, parameters, outputs + own.residuals, graph.origin)
     kept: list[Node] = items[: len(outputs)]
     for i, arm in enumerate(arms):
-        kept += items[len(outputs) :] if i == number else map(zero_node, arm.residuals)
+        kept += items[len(outputs) :] if i == number else map(unread_node, arm.residuals)
     output = make_tuple(kept)
     return FuncGraph(own.fwd.name, parameters, output, graph.origin, graph.scope_kind)
 
 
 def backward_arm(
-    arms: list[Adjoint], number: int, seeds: Iterable[Abstract], types: dict[int, Abstract]
+    arms: list[Adjoint],
+    number: int,
+    seeds: Iterable[Abstract],
+    types: dict[int, Abstract],
+    born: list[int],
 ) -> FuncGraph:
-    """Arm `number` of bwd's Switch: from all arms' residuals and the cotangents `seeds`."""
+    """Arm `number` of bwd's Switch: from all arms' residuals and the cotangents `seeds`.
+
+    It is given zeros where only values tell their size (`born`).
+    """
     own = arms[number]
     residuals = [fresh_parameters(arm.residuals, f"r{i}_") for i, arm in enumerate(arms)]
+    zeros = fresh_parameters([types[i] for i in born], "zero")
     douts = fresh_parameters(seeds, "dout")
     operands = [*residuals[number], *douts]
     origin = own.bwd.origin
     cotangents = spliced(own.bwd, operands, [types[i] for i in own.grads], origin)
-    found = dict(zip(own.grads, cotangents, strict=True))
+    found = {**dict(zip(born, zeros, strict=True)), **dict(zip(own.grads, cotangents, strict=True))}
     output = make_tuple([found[i] if i in found else zero_node(t) for i, t in types.items()])
-    parameters = [*(p for arm in residuals for p in arm), *douts]
+    parameters = [*(p for arm in residuals for p in arm), *zeros, *douts]
     return FuncGraph(own.bwd.name, parameters, output, origin, own.bwd.scope_kind)

@@ -181,7 +181,8 @@ def custom_adjoint(graph: FuncGraph, wrt: Places, live: Places) -> Adjoint:
             rebuild.substitute(parameter, stand_in)
     seeds = bprop.parameters[len(values) :]
     for i, parameter in zip(differentiable(outputs, whole=True), seeds, strict=True):
-        rebuild.substitute(parameter, given.get(i) or zero_node(parameter.abstract))
+        dout = given.get(i) or zero_node(parameter.abstract, list(given.values()))
+        rebuild.substitute(parameter, dout)
     returned = items_of(rebuild(bprop.output))
     cotangents = dict(zip(differentiable(graph.parameters, whole=True), returned, strict=True))
     parameters = [p for p, _ in residuals]
@@ -331,11 +332,13 @@ class GradExpander:
         types = (*types_of(results), *adjoint.residuals)
         items = call_node(adjoint.fwd, operands, types, node.origin.made_by("grad"))
         outputs, residuals = items[: len(results)], items[len(results) :]
-        douts = sens if grad.with_sens else [one_node(results[i].abstract) for i in live]
+        ones = [one_node(results[i].abstract, [outputs[i]]) for i in live if not grad.with_sens]
+        douts = sens if grad.with_sens else ones
         kinds = [graph.parameters[i].abstract for i in adjoint.grads]
         cotangents = call_node(adjoint.bwd, [*residuals, *douts], kinds, backward(node.origin))
         found = dict(zip(adjoint.grads, cotangents, strict=True))
-        zeros = {i: zero_node(graph.parameters[i].abstract) for i in grad.wrt if i not in found}
+        zeros = {i: zero_node(graph.parameters[i].abstract, operands) for i in grad.wrt
+                 if i not in found}  # fmt: skip
         return make_tuple([*outputs, *((found | zeros)[i] for i in grad.wrt)], node.origin)
 
 

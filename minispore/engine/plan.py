@@ -1,6 +1,7 @@
 """A graph as a flat list of instructions on numbered slots, and the loop that runs it.
 
     compute    slot = primitive(slots)         a NumPy call
+    resize     the same, where attributes of the primitive hold sizes that each run has anew
     move       slots = slots, at once          the end of an arm, the next carry of a loop
     jump       to an instruction; `unless` a slot is true; `choose`: to one of several
     call       a routine with slots of its own, for graphs that are called twice or call themselves
@@ -29,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from minispore.abstract import Abstract, AbstractTensor, AbstractTuple
+from minispore.abstract import Abstract, AbstractTensor, AbstractTuple, sizes_of, symbols_of
 from minispore.ir.compare import constant_key
 from minispore.ir.interp import add_location, as_abstract, check_depth, chosen, execution_order
 from minispore.ir.literal import write_constant
@@ -80,7 +81,8 @@ class Routine:
 class _Run:
     """The state of a run: which instruction is next, the slots, and who waits for a return."""
 
-    def __init__(self, main: Routine, inputs: Sequence[Any]):
+    def __init__(self, main: Routine, inputs: Sequence[Any], sizes: dict[str, int]):
+        self.sizes = sizes
         self.callers: list[tuple[Routine, list[Any], int, Slots]] = []
         self.depth: Counter[Routine] = Counter()  # calls that are open
         self.result: list[Any] | None = None
@@ -120,6 +122,16 @@ def unpack(run: _Run, step: Instruction) -> None:
     values = step.function(*[slots[i] for i in step.inputs])
     for i, value in zip(step.outputs, values, strict=True):
         slots[i] = value
+
+
+def resize(run: _Run, step: Instruction) -> None:
+    """slots = primitive(slots), bound with the sizes of this run"""
+    prim, abstract = step.function
+    prim, operands = prim.at_run([run.slots[i] for i in step.inputs], run.sizes)
+    value = as_abstract(prim.eval(*operands), abstract)
+    values = value if isinstance(abstract, AbstractTuple) else (value,)
+    for i, v in zip(step.outputs, values, strict=True):
+        run.slots[i] = v
 
 
 def move(run: _Run, step: Instruction) -> None:
@@ -195,6 +207,8 @@ class Executable:
                 layout = _Layout(self, self.routine(g), uses)
                 todo += layout.called
         self.main = self.routine(graph)
+        self.types = [p.abstract for p in graph.parameters]
+        self.is_sized = any(symbols_of(self.types))
         self.constants = {
             id(v) for r in self.routines.values() for v in r.slots if isinstance(v, np.ndarray)
         }
@@ -216,8 +230,9 @@ class Executable:
         if len(inputs) != len(self.graph.parameters):
             expected = len(self.graph.parameters)
             raise TypeError(f"{self.graph.name} takes {expected} inputs, not {len(inputs)}")
+        sizes = sizes_of(self.types, inputs) if self.is_sized else {}
         with np.errstate(all="ignore"):
-            values = _Run(self.main, inputs).to_the_end()
+            values = _Run(self.main, inputs, sizes).to_the_end()
         taken = self.constants.union(map(id, inputs), map(id, _arrays_in((*inputs, *values))))
         return tuple([_owned(v, taken) for v in values])
 
@@ -338,7 +353,9 @@ class _Layout:
         if isinstance(callee, Grad):
             raise ValueError(f"{self.routine.graph.name} has a Grad: expand it before planning")
         outputs = self.new_slots(node.abstract)
-        if isinstance(callee, Primitive):
+        if isinstance(callee, Primitive) and callee.symbols:
+            self.emit(resize, inputs, outputs, function=(callee, node.abstract), node=node)
+        elif isinstance(callee, Primitive):
             do = unpack if isinstance(node.abstract, AbstractTuple) else compute
             self.emit(do, inputs, outputs, function=_function(callee, node.abstract), node=node)
         elif isinstance(callee, FuncGraph):
@@ -443,7 +460,7 @@ def _constant_text(value: Any) -> str:
 def _step_text(step: Instruction) -> str:
     inputs, outputs = _names(step.inputs), _names(step.outputs)
     targets = ", ".join(map(str, step.targets))
-    if step.do in (compute, unpack):
+    if step.do in (compute, unpack, resize):
         assert isinstance(step.node, CNode) and isinstance(step.node.callee, Primitive)
         return f"{outputs} = {step.node.callee.name}({inputs})"
     if step.do is call:

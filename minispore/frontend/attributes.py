@@ -20,7 +20,7 @@ from minispore.frontend.exits import refuse_choice
 from minispore.frontend.heap import UNSET, Choice
 from minispore.frontend.text import method_of_text
 from minispore.parameter import Parameter
-from minispore.symbolic import Scalar
+from minispore.primitive import ScalarLike
 from minispore.tensor import Tensor
 from minispore.tree import Text
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
 
 _BUILTIN = (str, bytes, int, float, bool, list, tuple, dict, set, frozenset, range, slice,
-            type(None), Scalar, np.ndarray, np.generic, np.dtype)  # fmt: skip
+            type(None), ScalarLike, np.ndarray, np.generic, np.dtype)  # fmt: skip
 _METHODS_IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType,
                  types.ClassMethodDescriptorType, types.BuiltinFunctionType)  # fmt: skip
 _ALWAYS_GUARDED = ("construct", "bprop")  # also of the package's own Cells

@@ -10,6 +10,7 @@ import builtins
 import decimal
 import fractions
 import functools
+import math
 import operator
 import types
 from collections.abc import Callable
@@ -25,8 +26,9 @@ from minispore.frontend.exits import Raised, is_symbolic
 from minispore.frontend.heap import END, UNSET, Choice, Closure, Lazy
 from minispore.frontend.loops import SymbolicRange
 from minispore.frontend.objects import iterate, move
+from minispore.mutable import mutable
 from minispore.parameter import Parameter
-from minispore.primitive import REGISTRY, apply
+from minispore.primitive import REGISTRY, ScalarLike, apply
 from minispore.symbolic import NeedConstant, Scalar
 from minispore.tensor import Tensor
 from minispore.tree import Text
@@ -88,7 +90,7 @@ def _number(kind: type) -> Handler:
     def convert(ev: Evaluator, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and isinstance(args[0], Tensor):
             return apply(REGISTRY["TensorToScalar"].bound(kind=kind), args[0])
-        if len(args) == 1 and isinstance(args[0], Scalar):
+        if len(args) == 1 and isinstance(args[0], ScalarLike):
             return args[0] if args[0].kind is kind else apply(
                 REGISTRY["ScalarCast"].bound(kind=kind), args[0])  # fmt: skip
         for value in args:
@@ -106,9 +108,9 @@ def _index(ev: Evaluator, value: Any) -> Any:
         raise TypeError(f"only an integer Tensor can be used as an index, not {value.dtype}")
     if isinstance(value, Scalar) and value.kind is float:
         raise TypeError("'float' object cannot be interpreted as an integer")
-    return (
-        ev.call(int, [value], {}) if isinstance(value, (Tensor, Scalar)) else operator.index(value)
-    )
+    if isinstance(value, (Tensor, Scalar)):
+        return ev.call(int, [value], {})
+    return exits.constant_or_number(value)
 
 
 _builtin(int)(_number(int))
@@ -121,13 +123,19 @@ def _bool(ev: Evaluator, value: Any = False) -> Any:
     return condition if isinstance(condition, bool) else Scalar(condition)
 
 
+@_builtin(mutable)
+def _mutable(ev: Evaluator, value: Any, dynamic_len: bool = False) -> Any:
+    mutable(value, dynamic_len)  # for its errors: here a constant is one
+    return value
+
+
 @_builtin(len)
 def _len(ev: Evaluator, value: Any) -> Any:
     exits.refuse_choice(value, "the argument of len")
     method = getattr(type(value), "__len__", None)
     if isinstance(method, types.FunctionType) and not isinstance(value, Tensor):
         return ev.call(method, [value], {})
-    return len(value)
+    return value.shape[0] if isinstance(value, Tensor) and value.shape else len(value)
 
 
 @_builtin(range)
@@ -147,6 +155,14 @@ def _sum(ev: Evaluator, items: Any, start: Any = 0) -> Any:
     for item in iterate(ev, items):
         total = ev.operate(operator.add, total, item)
     return total
+
+
+@_builtin(math.prod)
+def _prod(ev: Evaluator, items: Any, *, start: Any = 1) -> Any:
+    product = start
+    for item in iterate(ev, items):
+        product = ev.operate(operator.mul, product, item)
+    return product
 
 
 def _extreme(function: Any, is_max: bool) -> None:
@@ -331,7 +347,7 @@ def _isinstance(ev: Evaluator, value: Any, kind: Any) -> Any:
     exits.refuse_choice(value, "the argument of isinstance")
     if isinstance(value, Parameter) and not issubclass(Tensor, kind):
         _refuse_perhaps(ev, value, "isinstance")
-    if isinstance(value, Scalar):
+    if isinstance(value, ScalarLike):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         return any(issubclass(value.kind, k) for k in kinds)
     if isinstance(value, (Text, Raised)):
@@ -354,7 +370,7 @@ def _issubclass(ev: Evaluator, kind: Any, base: Any) -> Any:
 def _type(ev: Evaluator, value: Any) -> Any:
     exits.refuse_choice(value, "the argument of type")
     _refuse_perhaps(ev, value, "type")
-    if isinstance(value, Scalar):
+    if isinstance(value, ScalarLike):
         return value.kind
     if isinstance(value, (Text, Raised)):
         return str if isinstance(value, Text) else value.kind

@@ -12,6 +12,7 @@ import collections
 import dataclasses
 import functools
 import itertools
+import operator
 import types
 from collections.abc import Callable, Iterator, MutableMapping, MutableSequence, MutableSet
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from minispore import ops
 from minispore.autodiff.tape import checked, refuse_containers
 from minispore.context import get_context
+from minispore.dims import Dim
 from minispore.frontend import control, exits, fence
 from minispore.frontend.builtins import BUILTINS, call_container_method
 from minispore.frontend.capture import is_trusted
@@ -39,7 +41,7 @@ from minispore.frontend.source import Code, code_of
 from minispore.ir.node import LATE, Node, ParameterNode
 from minispore.parameter import Parameter
 from minispore.primitive import Primitive
-from minispore.symbolic import Scalar, wrap
+from minispore.symbolic import is_run_time, wrap
 from minispore.tensor import Tensor
 from minispore.tree import Text, flatten, unflatten
 
@@ -166,6 +168,7 @@ def native(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]
             f"'{module}.{name}' has no Python source and may have hidden state, so it cannot "
             "be part of a compiled graph: call it outside and pass its result in"
         )
+    args, kwargs = _with_constants(args), _with_constants(kwargs)
     if module not in _MOVES and any(is_symbolic(v) for v in [*args, *kwargs.values()]):
         raise UnsupportedError(
             f"'{module}.{name}' needs values that are known only at run time: use the function "
@@ -203,6 +206,15 @@ def _refuse_deep(value: Any) -> None:
     if isinstance(value, (list, tuple, dict)):
         for item in value.values() if isinstance(value, dict) else value:
             _refuse_deep(item)
+
+
+def _with_constants(value: Any) -> Any:
+    """A value in which the sizes of inputs are the constants that the call at hand gives."""
+    if isinstance(value, Dim):
+        return operator.index(value)
+    if isinstance(value, dict):
+        return {k: _with_constants(v) for k, v in value.items()}
+    return type(value)(map(_with_constants, value)) if type(value) in (list, tuple) else value
 
 
 def _has_source(value: Any) -> bool:
@@ -483,6 +495,7 @@ def _build_cell(ev: Evaluator, cls: type, args: list[Any], kwargs: dict[str, Any
             f"a {cls.__name__} cannot be made where a Tensor decides whether or how often: "
             "make it before"
         )
+    args, kwargs = _with_constants(args), _with_constants(kwargs)
     if any(is_symbolic(v) for v in [*args, *kwargs.values()]):
         raise UnsupportedError(
             f"{cls.__name__}(...) in a compiled function takes constants: its parameters are made "
@@ -635,7 +648,7 @@ def explicit(ev: Evaluator, region: Region, values: list[Any], name: str) -> lis
 
 def result_nodes(ev: Evaluator, value: Any) -> list[Node]:
     """The nodes of a result: one Tensor, or a (nested) tuple or list of them."""
-    leaves, _ = flatten(value, lambda v: isinstance(v, (Tensor, Scalar)))
+    leaves, _ = flatten(value, is_run_time)
     return [ev.node_of(v) for v in leaves]
 
 

@@ -8,20 +8,25 @@ by a copy, so that evaluating a program never touches the real one.
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 
+from minispore.abstract import AbstractScalar, AbstractTensor
+from minispore.dims import Decisions
 from minispore.dtype import DType
 from minispore.frontend.errors import UnsupportedError
-from minispore.frontend.guards import Guarded, Guards
+from minispore.frontend.guards import Guarded, Guards, Line
 from minispore.ir.node import Location, ParameterNode
+from minispore.mutable import Mutable
 from minispore.parameter import Parameter
 from minispore.primitive import bprop_getters, eager_handler, handled_by
+from minispore.symbolic import Scalar
 from minispore.tensor import Tensor
 from minispore.tree import constant_key
 
@@ -69,15 +74,16 @@ MANY = 8  # constants in a container that are guarded one by one; more, all at o
 class Outside:
     """The inputs and guards of one graph in the making.
 
-    `tensors` are the real Tensors behind the graph's parameters, arguments first; `shadows` what
-    the evaluated program sees in their place.  `where` tells the place in it that is evaluated.
+    `tensors` are the real Tensors (and mutable numbers) behind the graph's parameters, arguments
+    first; `shadows` what the evaluated program sees in their place.  `where` tells the place in it
+    that is evaluated.
     """
 
     def __init__(self, where: Callable[[], Location | None]) -> None:
         self.guards = Guards(where)
         self.constant, self.require = self.guards.constant, self.guards.require
-        self.tensors: list[Tensor] = []
-        self.shadows: list[Tensor] = []
+        self.tensors: list[Any] = []
+        self.shadows: list[Any] = []
         self.params: list[ParameterNode] = []
         self._paths: list[tuple[str, bool]] = []  # of each Tensor: its code, whether it is fresh
         self.shared: set[int] = set()  # the numbers of Tensors that are reached by several paths
@@ -315,11 +321,16 @@ class Outside:
 
     # ------------------------------------------------------------------------------- Tensors
 
-    def argument(self, real: Tensor, name: str) -> Tensor:
-        """The Tensor that the program sees for an argument."""
+    def argument(self, real: Any, name: str, decisions: Decisions, axes: Collection[int]) -> Any:
+        """The Tensor (or Scalar, for a mutable number) that the program sees for an argument.
+
+        The sizes of its `axes` are none that the graph knows.
+        """
         number = self._by_id.get(id(real))
         if number is None:
-            number = self._add(real, f"A[{len(self.tensors)}]", False, name)
+            code = f"A[{len(self.tensors)}]"
+            sizes = {a: decisions.input(real.shape[a], f"{code}._data.shape[{a}]") for a in axes}
+            number = self._add(real, code, False, name, sizes)
         return self.shadows[number]
 
     def _tensor(self, real: Tensor, var: str, fresh: bool, text: str) -> Tensor:
@@ -339,16 +350,22 @@ class Outside:
             self._keep += [shape, dtype]
         return self.shadows[self._add(real, var, fresh, text)]
 
-    def _add(self, real: Tensor, code: str, fresh: bool, name: str) -> int:
-        number = len(self.tensors)
-        name = real.name if isinstance(real, Parameter) else name
-        param = ParameterNode(name, real._abstract)
-        if isinstance(real, Parameter):
-            shadow: Tensor = Parameter._shadow(real)
-            shadow._node = param
+    def _add(
+        self, real: Any, code: str, fresh: bool, name: str, sizes: Mapping[int, Any] | None = None
+    ) -> int:
+        number, value = len(self.tensors), real
+        if isinstance(real, Mutable):
+            value = real.plain()
+            param = ParameterNode(name, AbstractScalar(type(value)))
+            shadow: Any = Scalar(param)
         else:
-            shadow = Tensor._of_node(param)
-        self.tensors.append(real)
+            known, unknown = real._abstract, sizes or {}
+            shape = tuple(unknown.get(axis, size) for axis, size in enumerate(known.shape))
+            name = real.name if isinstance(real, Parameter) else name
+            param = ParameterNode(name, AbstractTensor(known.dtype, shape))
+            is_parameter = isinstance(real, Parameter)
+            shadow = Parameter._shadow(real, param) if is_parameter else Tensor._of_node(param)
+        self.tensors.append(value)
         self.shadows.append(shadow)
         self.params.append(param)
         self._paths.append((code, fresh))
@@ -362,20 +379,34 @@ class Outside:
 
     # ------------------------------------------------------------------------------- the guard
 
-    def guarded(self, n_args: int) -> Guarded:
+    def guarded(self, n_args: int, decisions: Decisions) -> Guarded:
         """The guard."""
         codes = [code for code, _ in self._paths]
         captured = [*zip(self.tensors, self._paths, strict=True)][n_args:]
         params = frozenset(
             id(t) for t, (_, fresh) in captured if isinstance(t, Parameter) and not fresh
         )
-        more: list[tuple[str, str]] = []
+        last: list[Line] = []
         if params:
-            name = self.constant(params)
-            more += [(f"id({c}) in {name}", "an argument is captured") for c in codes[:n_args]]
+            name, reason = self.constant(params), "an argument is captured"
+            last += [Line(f"id({c}) in {name}", reason, holds=False) for c in codes[:n_args]]
         plain = [code for t, (code, _) in captured if not isinstance(t, Parameter)]
-        distinct = codes[:n_args] + plain
+        arguments = zip(self.tensors[:n_args], codes, strict=False)
+        distinct = [code for t, code in arguments if isinstance(t, Tensor)] + plain
         if plain and len(distinct) > 1:
             ids = ", ".join(f"id({c})" for c in distinct)
-            more.append((f"len({{{ids}}}) != {len(distinct)}", "two Tensors are one"))
-        return self.guards.guarded(codes, more)
+            test = f"len({{{ids}}}) != {len(distinct)}"
+            last.append(Line(test, "two Tensors are one", holds=False))
+        return self.guards.guarded(codes, self._sizes(decisions), last)
+
+    def _sizes(self, decisions: Decisions) -> list[Line]:
+        """The lines that read the sizes of arguments, and what was decided by these."""
+        lines = [Line(f"{symbol} = {code}") for symbol, code in decisions.codes.items()]
+        for condition in decisions.conditions:
+            text = condition
+            for symbol, code in decisions.codes.items():
+                argument, _, axis = code.partition("._data")
+                name = self.params[int(argument[2:-1])].name
+                text = re.sub(rf"\b{symbol}\b", name + axis, text)
+            lines.append(Line(condition, f"sizes of arguments: {text}"))
+        return lines

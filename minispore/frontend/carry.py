@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from minispore.abstract import Abstract, AbstractScalar
+from minispore.abstract import Abstract, AbstractScalar, agree
+from minispore.dims import Dim, same
 from minispore.frontend.exits import Peel, chain_of, kind_of, mark, type_name, with_place
 from minispore.frontend.heap import (
     UNSET,
@@ -29,6 +30,7 @@ from minispore.frontend.heap import (
     write_slots,
 )
 from minispore.ir.node import Node, ParameterNode
+from minispore.primitive import ScalarLike
 from minispore.symbolic import Scalar, scalar_op, wrap
 from minispore.tensor import Tensor
 from minispore.tree import Constant, Container, Leaf, Structure, constant_key, flatten, unflatten
@@ -201,7 +203,7 @@ class Carry:
         """A slot that holds `before` when the region is entered, and `value` at its end."""
         name = slot if isinstance(slot, str) and isinstance(obj, Env) else "state"
         if isinstance(before, Node):
-            if not isinstance(value, Node) or value.abstract != before.abstract:
+            if not isinstance(value, Node) or not agree(value.abstract, before.abstract):
                 raise Peel("the type of a Tensor")
             return Carried(obj, slot, Container(tuple, ()), [before.abstract], name, raw=True)
         if isinstance(value, (Unset, Conflict)):
@@ -217,7 +219,7 @@ class Carry:
         abstracts = []
         for a, b in zip(old_leaves, leaves, strict=True):
             pair = (abstract_of(a), abstract_of(b))
-            if pair[0] != pair[1]:
+            if not agree(*pair):
                 raise Peel(how(slot, with_place(a), b))
             abstracts.append(pair[0])
         olds = [[v] if isinstance(v, Tensor) else [] for v in old_leaves]
@@ -253,7 +255,7 @@ class Carry:
     def check(self, c: Carried, value: Any) -> bool:
         """Check that a carried slot keeps its type; True if it may be more Tensors than known."""
         if c.raw:
-            if not isinstance(value, Node) or value.abstract != c.abstracts[0]:
+            if not isinstance(value, Node) or not agree(value.abstract, c.abstracts[0]):
                 raise Peel("the type of a Tensor")
             return False
         if isinstance(value, (Unset, Conflict)):
@@ -267,7 +269,7 @@ class Carry:
             return grew
         leaves, structure = leaves_of(value)
         found = [abstract_of(v) for v in leaves]
-        if structure != c.structure or found != c.abstracts:
+        if structure != c.structure or not all(map(agree, found, c.abstracts)):
             alone = isinstance(c.structure, Leaf)
             before = unflatten(c.structure, c.abstracts, known=False)
             raise Peel(how(c.slot, str(before) if alone else type_name(before), value))
@@ -381,7 +383,7 @@ def how(slot: Any, was: str, value: Any) -> str:
 
 def is_leaf(value: Any) -> bool:
     """True for what can be carried by itself: Tensors and numbers."""
-    return isinstance(value, (Tensor, Scalar)) or type(value) in (bool, int, float)
+    return isinstance(value, (Tensor, ScalarLike)) or type(value) in (bool, int, float)
 
 
 def leaves_of(value: Any) -> tuple[list[Any], Structure]:
@@ -399,4 +401,6 @@ def abstract_of(value: Any) -> Abstract:
 def _same_constant(a: Any, b: Any) -> bool:
     if isinstance(a, Closure) and isinstance(b, Closure):
         return bool(mark(a) == mark(b))
+    if isinstance(a, Dim) or isinstance(b, Dim):
+        return isinstance(a, (int, Dim)) and isinstance(b, (int, Dim)) and same(a, b)
     return isinstance(a, (bool, int, float, str)) and constant_key(a) == constant_key(b)

@@ -79,9 +79,8 @@ class Commits:
         """The Tensors written so far: number, value."""
         outside = self.ev.outside
         for i, shadow in enumerate(outside.shadows):
-            node = self.settled(shadow._node)
-            if node is not outside.params[i]:
-                assert node is not None
+            node = self.settled(shadow._node) if isinstance(shadow, Tensor) else None
+            if node is not None and node is not outside.params[i]:
                 yield self.number(Target(i)), node
 
     def attributes(self) -> Iterator[tuple[int, Any]]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from minispore import ops
 from minispore.abstract import AbstractScalar
+from minispore.dims import Dim
 from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.exits import (
     GO_ON,
@@ -25,6 +26,7 @@ from minispore.frontend.exits import (
     Condition,
     Exit,
     Unreachable,
+    constant_or_number,
     is_symbolic,
     is_text_choice,
     refuse_choice,
@@ -37,7 +39,7 @@ from minispore.ir.interp import interpret
 from minispore.ir.node import CNode, FuncGraph, Node, ValueNode
 from minispore.parameter import Parameter
 from minispore.primitive import REGISTRY, Primitive, apply
-from minispore.symbolic import Scalar, scalar_op
+from minispore.symbolic import Scalar, is_run_time, scalar_op
 from minispore.tensor import Tensor
 from minispore.tree import Text, flatten
 
@@ -58,6 +60,9 @@ def truth(ev: Evaluator, value: Any) -> Condition:
         return known(
             ev, value.node if value.kind is bool else scalar_op("ScalarNotEqual", value, 0).node
         )
+    if isinstance(value, Dim):
+        size = constant_or_number(value, bool)
+        return size if isinstance(size, bool) else truth(ev, size)
     if isinstance(value, (Choice, Conflict)):
         return truth(ev, is_true_choice(ev, value))
     refuse_size(value)
@@ -102,12 +107,12 @@ def fact_of(ev: Evaluator, node: Node) -> int | None:
     plain, flipped = _without_not(node)
     for condition, arm in ev.facts:
         other, flip = _without_not(condition)
-        if isinstance(condition.abstract, AbstractScalar) and _alike(other, plain):
+        if isinstance(condition.abstract, AbstractScalar) and alike(other, plain):
             return arm ^ flip ^ flipped
     return None
 
 
-def _alike(a: Node, b: Node, depth: int = 8) -> bool:
+def alike(a: Node, b: Node, depth: int = 8) -> bool:
     """True if two nodes are the same value by their form: ``x > 0`` computed twice."""
     if a is b:
         return True
@@ -120,7 +125,7 @@ def _alike(a: Node, b: Node, depth: int = 8) -> bool:
         pure
         and a.callee == b.callee
         and len(a.inputs) == len(b.inputs)
-        and all(_alike(i, j, depth - 1) for i, j in zip(a.inputs, b.inputs, strict=True))
+        and all(alike(i, j, depth - 1) for i, j in zip(a.inputs, b.inputs, strict=True))
     )
 
 
@@ -291,7 +296,7 @@ def check(ev: Evaluator, condition: Condition, kind: Callable, args: Sequence[An
         )
 
     def emit(values: list[Any]) -> None:
-        leaves, structure = flatten(tuple(values), lambda v: isinstance(v, (Tensor, Scalar)))
+        leaves, structure = flatten(tuple(values), is_run_time)
         prim = REGISTRY["Check"].bound(exception=kind, structure=structure)
         apply(prim, as_value(condition), *leaves)
 

@@ -19,6 +19,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from minispore.abstract import symbols_of
+from minispore.dims import Dim, is_born
 from minispore.frontend import (
     attributes,
     calls,
@@ -116,6 +118,8 @@ class Evaluator(GraphBuilder):
         self.alive: list[Any] = []  # keeps ids valid
         self.max_depth = max_depth
         self.returned: Location | None = None  # the last return statement
+        self.sized_by: dict[str, list[Node]] = {}  # a size that is born -> Tensors that have it
+        self.counts: list[tuple[Primitive, list[Node], Dim]] = []  # what gave such sizes
         self.unrolled = 16 if keeps_loops else 4096  # iterations before a loop is tried as a While
         self.failures = 0  # how many effects may fail
         self.tries: list[Region] = []  # where the open try statements stand
@@ -150,7 +154,8 @@ class Evaluator(GraphBuilder):
     def emit(self, node: CNode) -> CNode:
         self.home[id(node)] = self.region
         self.alive.append(node)
-        if isinstance(node.callee, Primitive) and not node.callee.effect:
+        prim = node.callee
+        if isinstance(prim, Primitive) and not prim.effect and not prim.symbols:
             if all(isinstance(i, ValueNode) or id(i) in self.fixed for i in node.inputs):
                 self.fixed.add(id(node))
         return node
@@ -160,7 +165,42 @@ class Evaluator(GraphBuilder):
         if id(obj) not in self.births and id(obj) not in self.outside.old:
             self.births[id(obj)] = self.region
             self.alive.append(obj)
+            if isinstance(obj, Tensor) and obj._node is not None:
+                self.note_sizes(obj._node)
         return obj
+
+    def note_sizes(self, node: Node) -> None:
+        """Remember a node that may tell a size that is born."""
+        for symbol in filter(is_born, symbols_of(node.abstract)):
+            self.sized_by.setdefault(symbol, []).append(node)
+
+    def count(self, prim: Primitive, inputs: list[Node]) -> Dim:
+        """One size for primitives that give it, if they have the same operands."""
+        for known, nodes, size in self.counts:
+            if known == prim and all(map(control.alike, nodes, inputs)):
+                return size
+        self.counts.append((prim, inputs, super().count(prim, inputs)))
+        return self.counts[-1][2]
+
+    def size(self, symbol: str, operands: Sequence[Node] = ()) -> Node:
+        known = reversed(self.sized_by.get(symbol, []))
+        for node in (*operands, *filter(self.is_reached, known)):
+            found = self.size_in(node, symbol)
+            if found is not None:
+                return found
+        raise NeedConstant(f"the size {symbol} outside of the arm or loop where it is born")
+
+    def is_reached(self, node: Node) -> bool:
+        """True for a node that exists wherever the region exists that is evaluated."""
+        while not isinstance(node, OutNode) and id(node) not in self.home:  # an item of a tuple
+            node = node.inputs[0]
+        home = node.owner.parent if isinstance(node, OutNode) else self.home[id(node)]
+        for region in home.ancestors():
+            if region.encloses(self.region):
+                return True
+            if region.kind in ("arm", "loop", "recursion"):
+                return False
+        return False
 
     def new_object(self, cls: type) -> Any:
         """An instance of a user's class, before its ``__init__``."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from minispore.dims import Dim, as_number
 from minispore.frontend.heap import Choice, Closure, Conflict, Lazy
 from minispore.ir.node import Node
-from minispore.primitive import is_number
-from minispore.symbolic import Scalar
+from minispore.primitive import ScalarLike, is_number
+from minispore.symbolic import NeedConstant
 from minispore.tensor import Tensor
 from minispore.tree import Text
 
@@ -58,7 +60,7 @@ class Unreachable(Exception):
 
 def is_symbolic(value: Any) -> bool:
     """True if `value` is, or holds, something known only at run time."""
-    if isinstance(value, (Tensor, Scalar, Text, Choice)):
+    if isinstance(value, (Tensor, ScalarLike, Text, Choice)):
         return True
     if isinstance(value, (list, tuple, set)):
         return any(is_symbolic(v) for v in value)
@@ -67,6 +69,14 @@ def is_symbolic(value: Any) -> bool:
     return isinstance(value, slice) and any(
         is_symbolic(v) for v in (value.start, value.stop, value.step)
     )
+
+
+def constant_or_number(size: Any, kind: Callable = operator.index) -> Any:
+    """A size as the constant that the call at hand gives; if it is born, as a number."""
+    try:
+        return kind(size)
+    except NeedConstant:
+        return as_number(size)
 
 
 def refuse_size(value: Any) -> None:
@@ -101,7 +111,7 @@ def type_name(value: Any) -> str:
         return str(value._abstract)
     if isinstance(value, Choice):
         return " or ".join(dict.fromkeys(type_name(a) for a, _ in chain_of(value).values()))
-    return "None" if value is None else type(value).__name__
+    return "None" if value is None else "int" if isinstance(value, Dim) else type(value).__name__
 
 
 def with_place(value: Any) -> str:
@@ -125,7 +135,7 @@ def described(operands: Mapping[Any, Any]) -> list[str]:
         text = name if isinstance(name, str) else ast.unparse(name)
         if isinstance(value, (list, tuple)):
             what = f"a {type_name(value)} of {', '.join(map(with_place, value))}"
-        elif value is None or isinstance(value, (Tensor, Scalar)):
+        elif value is None or isinstance(value, (Tensor, ScalarLike)):
             what = with_place(value)
         else:
             what = f"{type_name(value)} {value!r:.40}"
@@ -177,7 +187,7 @@ def only_returns(statement: ast.stmt) -> bool:
 
 def kind_of(value: Any) -> type:
     """bool, int or float, for a number."""
-    return value.kind if isinstance(value, Scalar) else type(value)
+    return value.kind if isinstance(value, ScalarLike) else type(value)
 
 
 def can_be_chosen(values: list[Any]) -> bool:
@@ -185,7 +195,9 @@ def can_be_chosen(values: list[Any]) -> bool:
     alternatives = [a for v in values for a, _ in chain_of(v).values()]
     if any(map(is_number, alternatives)) and any(isinstance(a, Tensor) for a in alternatives):
         return False
-    if any(isinstance(a, (Lazy, Scalar, bool, int, float, list, dict, set)) for a in alternatives):
+    if any(
+        isinstance(a, (Lazy, ScalarLike, bool, int, float, list, dict, set)) for a in alternatives
+    ):
         return any(a is None for a in alternatives)
     return True
 

@@ -215,14 +215,17 @@ def linearise(ev: Evaluator, gradient: Any, args: tuple) -> tuple[Any, Callable]
 
 def _called(ev: Evaluator, graph: Any, operands: list[Node]) -> list[Node]:
     """The results of a graph that is complete, called here."""
-    return items_of(ev.emit(CNode(graph, operands, graph.abstract, ev.origin)))
+    items = items_of(ev.emit(CNode(graph, operands, graph.abstract, ev.origin)))
+    for item in items:
+        ev.note_sizes(item)
+    return items
 
 
 def stacked(ev: Evaluator, count: int, row: Callable, likes: Sequence[Tensor]) -> list[Tensor]:
     """``row(0) ... row(count - 1)``: a loop that pushes rows on Stacks, which become Tensors."""
     region = Region(ev.region, "loop", "rows", ev.origin)
     region.owner = owner = WhileNode(ev.region, ev.origin, region)
-    owner.trip_count = count
+    owner.trip_count = count if isinstance(count, int) else None
     types = [AbstractScalar(int), *(STACK for _ in likes)]
     owner.init = [zero_node(t) for t in types]
     region.params = [ParameterNode("is"[t is STACK], t, ev.origin) for t in types]

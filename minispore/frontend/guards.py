@@ -15,6 +15,7 @@ last, so that nothing is built for a graph that does not hold.
 from __future__ import annotations
 
 import ast
+import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -129,7 +130,7 @@ class Guards:
         self._lines: list[Line] = []
         self._fresh_lines: list[Line] = []
         self._known: set[tuple[str, str, bool]] = set()
-        self._scope: dict[str, Any] = {"constant_key": constant_key}
+        self._scope: dict[str, Any] = {"constant_key": constant_key, "div": operator.floordiv}
         self._keyed: dict[str, Any] = {}
         self._constants: dict[int, str] = {}
         self._variables = 0
@@ -179,11 +180,7 @@ class Guards:
         equal = f"{code} == {self.constant(values)}"
         self.require(f"{equal} and [*map(type, {code})] == {self.constant(types)}", reason, fresh)
 
-    def guarded(self, codes: list[str], more: list[tuple[str, str]]) -> Guarded:
-        """The guard.
-
-        `codes` give the Tensors; `more` are conditions that must not hold, with reasons.
-        """
-        last = [Line(condition, reason, holds=False) for condition, reason in more]
-        lines = [*self._lines, *self._fresh_lines, *last]
+    def guarded(self, codes: list[str], first: list[Line], last: list[Line]) -> Guarded:
+        """The guard: lines to begin and to end with, around those noted; `codes`: the Tensors."""
+        lines = [*first, *self._lines, *self._fresh_lines, *last]
         return Guarded(lines, f"[{', '.join(codes)}]", self._scope, self._keyed)

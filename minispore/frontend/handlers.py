@@ -18,6 +18,7 @@ from minispore.frontend import control
 from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.exits import GO_ON, Arm, Exit, is_symbolic
 from minispore.frontend.heap import UNSET, Trial
+from minispore.tree import NeedConstant
 
 if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
@@ -93,6 +94,8 @@ def own(ev: Evaluator, found: Exception) -> BaseException:
     """The program's own error; any other is raised again."""
     if isinstance(found, Thrown):
         return found.error
+    if isinstance(found, NeedConstant):
+        raise found
     trace = found.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

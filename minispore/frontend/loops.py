@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minispore.abstract import AbstractScalar
-from minispore.autodiff.nodes import zero_node
+from minispore.autodiff.nodes import unread_node
 from minispore.frontend.carry import Carry, Returned, mutable
 from minispore.frontend.control import as_value, branch, choose, go_on_if, is_code, truth
 from minispore.frontend.exits import (
@@ -92,7 +92,9 @@ def for_loop(ev: Evaluator, node: ast.For, iterable: Any, rest: Arm | None) -> E
     blocks = (lambda: ev.block(node.body)), (lambda: ev.block(node.orelse)), rest
     if not isinstance(iterable, (range, SymbolicRange, Tensor)):
         return _over_items(ev, node, iterable, blocks)
-    over = range(len(iterable)) if isinstance(iterable, Tensor) else iterable
+    over = iterable
+    if isinstance(over, Tensor):
+        over = ev.call(range, [ev.call(len, [over], {})], {})
     start, stop, step = over.start, over.stop, over.step
     counter.slots["i"] = start
 
@@ -298,7 +300,7 @@ class _LoopBuilder:
         owner.init.append(constant_node(GO_ON))
         code = self.carry.parameter("exit", AbstractScalar(int))
         for a in self.result.abstracts:
-            owner.init.append(zero_node(a))
+            owner.init.append(unread_node(a))
             self.carry.parameter("result", a)
         return Scalar(code)
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from minispore.abstract import AbstractTuple
-from minispore.autodiff.nodes import zero_node
+from minispore.abstract import Abstract, AbstractTuple
+from minispore.autodiff.nodes import unread_node, zero_node
 from minispore.frontend.heap import (
     AgainNode,
     CallNode,
@@ -59,6 +59,7 @@ class Lowering:
         self.imports: dict[int, dict[int, Node]] = {}
         self.exports: dict[int, dict[int, Node]] = {}
         self.wanted: dict[int, set[int]] = {}  # SwitchNode -> numbers of its outs
+        self.made: list[Node] = []
         self.again: dict[int, list[AgainNode]] = {}  # RecursionNode -> the calls within it
         self.top: Region | None = None  # whose imports are its caller's concern; see ``inner``
 
@@ -188,6 +189,13 @@ class Lowering:
 
     def exported(self, region: Region) -> list[Node]:
         return list(self.exports.get(id(region), {}).values())
+
+    def zero(self, abstract: Abstract, region: Region) -> Node:
+        """A zero, made in a region."""
+        node = zero_node(abstract)
+        self.home[id(node)] = region
+        self.made.append(node)  # so that its id stays valid
+        return node
 
     # ------------------------------------------------------------------ then: build the graphs
 
@@ -339,7 +347,7 @@ class _Builder:
         dspare = [ParameterNode("unused", n.abstract) for n in extra if n.abstract.has_cotangent]
         inner = lowering.close(
             custom.region, [*args, *outs, *spare, *douts, *dspare], imports,
-            [*custom.cotangents, *(zero_node(n.abstract) for n in imports
+            [*custom.cotangents, *(lowering.zero(n.abstract, custom.region) for n in imports
                                    if n.abstract.has_cotangent)],
             "cell", custom.region.name, as_tuple=True,
         )  # fmt: skip
@@ -360,9 +368,9 @@ class _Builder:
             for j in wanted:
                 value = owner.outs[j][k]
                 template = next(v for v in owner.outs[j] if v is not None)
-                outputs.append(zero_node(template.abstract) if value is None else value)
+                outputs.append(unread_node(template.abstract) if value is None else value)
             for j, others in enumerate(exports):
-                outputs += others if j == k else [zero_node(n.abstract) for n in others]
+                outputs += others if j == k else [unread_node(n.abstract) for n in others]
             graphs.append(lowering.close(region, [], imports, outputs, "arm"))
         names = [("out", j) for j in wanted] + [id(n) for e in exports for n in e]
         places = {n: -1 if len(names) == 1 else i for i, n in enumerate(names)}

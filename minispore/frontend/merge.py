@@ -8,12 +8,13 @@ is read.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
-from minispore.abstract import AbstractScalar, AbstractTensor
+from minispore.abstract import AbstractScalar, AbstractTensor, agree
 from minispore.dtype import bool_
 from minispore.frontend.exits import (
     RAISE,
@@ -180,7 +181,7 @@ class Merge:
     def nodes(self, values: list[Node], arms: list[int], raw: bool = False) -> Any:
         """A new output of the Switch."""
         abstract = values[0].abstract
-        if any(v.abstract != abstract for v in values):
+        if not all(agree(v.abstract, abstract) for v in values):
             return self.conflict([wrap(v) for v in values])
         out: list[Node | None] = [None] * len(self.results)
         for k, v in zip(arms, values, strict=True):
@@ -233,7 +234,15 @@ class Merge:
         constants = [v for v in values if not isinstance(v, Scalar)]
         if len(constants) == len(values) and len({repr(v) for v in constants}) == 1:
             return values[0]
-        return self.nodes([self.ev.node_of(v) for v in values], arms)
+        return self.nodes([self.node_at(k, v) for k, v in zip(arms, values, strict=True)], arms)
+
+    def node_at(self, k: int, value: Any, make: Callable = lambda value: value) -> Node:
+        """The node of a value, or of what `make` makes of it, at the end of arm `k`."""
+        here, self.ev.region = self.ev.region, self.results[k][0]
+        try:
+            return self.ev.node_of(make(value))
+        finally:
+            self.ev.region = here
 
     def mixed(self, values: list[Any], arms: list[int]) -> Any:
         """A bool beside a 0-d Bool Tensor is a Tensor; other numbers beside Tensors conflict."""
@@ -241,12 +250,9 @@ class Merge:
             ok = kind_of(v) is bool if is_number(v) else v._abstract == AbstractTensor(bool_, ())
             if not ok:
                 return self.conflict(values)
-        here, nodes = self.ev.region, []
-        for k, v in zip(arms, values, strict=True):
-            self.ev.region = self.results[k][0]
-            nodes.append(as_tensor(v, bool_)._node)
-        self.ev.region = here
-        return self.nodes(nodes, arms)
+        made = partial(as_tensor, dtype=bool_)
+        pairs = zip(arms, values, strict=True)
+        return self.nodes([self.node_at(k, v, made) for k, v in pairs], arms)
 
     def tuples(self, values: list[tuple], arms: list[int]) -> Any:
         if len({(type(v), len(v)) for v in values}) > 1:

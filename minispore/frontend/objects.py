@@ -9,6 +9,7 @@ from collections.abc import MappingView
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
+from minispore.dims import Dim
 from minispore.frontend.control import as_value, branch, check, choose, each_text, for_each, truth
 from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.exits import (
@@ -16,6 +17,7 @@ from minispore.frontend.exits import (
     RAISE,
     Exit,
     Unreachable,
+    constant_or_number,
     is_text_choice,
     refuse_choice,
 )
@@ -37,6 +39,8 @@ def get_item(ev: Evaluator, obj: Any, index: Any) -> Any:
         return for_each(ev, obj, lambda o: get_item(ev, o, index))
     refuse_choice(obj, "what is indexed")
     refuse_choice(index, "an index")
+    if isinstance(index, Dim) and not isinstance(obj, Tensor):
+        index = constant_or_number(index)
     method = getattr(type(obj), "__getitem__", None)
     if isinstance(method, types.FunctionType) and not isinstance(obj, Tensor):
         return ev.call(method, [obj, index], {})
@@ -55,6 +59,8 @@ def set_item(ev: Evaluator, obj: Any, index: Any, value: Any) -> None:
     """``obj[index] = value``."""
     refuse_choice(obj, "what is indexed")
     refuse_choice(index, "an index")
+    if isinstance(index, Dim) and not isinstance(obj, Tensor):
+        index = constant_or_number(index)
     method = getattr(type(obj), "__setitem__", None)
     if isinstance(obj, Tensor):
         obj[index] = value

@@ -8,9 +8,11 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from minispore.dims import Dim, as_number
 from minispore.frontend import control, exits
 from minispore.frontend.text import operate_on_text
-from minispore.symbolic import Scalar
+from minispore.primitive import ScalarLike
+from minispore.symbolic import NeedConstant
 from minispore.tensor import Tensor
 from minispore.tree import Text
 
@@ -50,6 +52,11 @@ def operate(ev: Evaluator, function: Callable, *operands: Any) -> Any:
         formats = function in (operator.mod, operator.imod) and isinstance(operands[0], str)
         if formats or any(isinstance(v, Text) for v in operands):
             return operate_on_text(function, *operands)
+    if any(isinstance(v, Dim) for v in operands):
+        try:
+            return function(*operands)
+        except NeedConstant:  # about a size that is born
+            operands = tuple(map(as_number, operands))
     if any(map(_is_own, operands)):
         return _by_protocol(ev, function, *operands)
     out = function(*operands)
@@ -59,7 +66,7 @@ def operate(ev: Evaluator, function: Callable, *operands: Any) -> Any:
 def _is_own(value: Any) -> bool:
     """True for an object of a class that Python source defines."""
     kind = type(value)
-    builtin = kind.__module__ == "builtins" or isinstance(value, (Tensor, Scalar, Text))
+    builtin = kind.__module__ == "builtins" or isinstance(value, (Tensor, ScalarLike, Text))
     return not builtin and bool(kind.__flags__ & (1 << 9))  # a heap type: made by `class`
 
 

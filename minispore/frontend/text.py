@@ -17,8 +17,8 @@ from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.exits import Raised, is_symbolic, refuse_choice
 from minispore.frontend.heap import Choice, Closure
 from minispore.parameter import Parameter
-from minispore.primitive import REGISTRY, apply
-from minispore.symbolic import NeedConstant, Scalar
+from minispore.primitive import REGISTRY, ScalarLike, apply
+from minispore.symbolic import NeedConstant, is_run_time
 from minispore.tensor import Tensor
 from minispore.tree import Formatted, Method, Text, flatten
 
@@ -99,7 +99,7 @@ def formatted(ev: Evaluator, value: Any, conversion: int = -1, spec: Any = "") -
 
 
 def _is_leaf(value: Any) -> bool:
-    return isinstance(value, (Tensor, Scalar, Text)) and not isinstance(value, Parameter)
+    return isinstance(value, (Tensor, ScalarLike, Text)) and not isinstance(value, Parameter)
 
 
 def str_of(ev: Evaluator, value: Any) -> Any:
@@ -201,7 +201,7 @@ def emit_print(ev: Evaluator, args: list[Any], sep: str, end: str) -> None:
 
     def emit(settled: list[Any]) -> None:
         shown = tuple(v if _is_simple(v) else str_of(ev, v) for v in settled)
-        leaves, structure = flatten(shown, lambda v: isinstance(v, (Tensor, Scalar)))
+        leaves, structure = flatten(shown, is_run_time)
         apply(REGISTRY["Print"].bound(structure=structure, sep=sep, end=end), *leaves)
 
     control.settled(ev, args, emit)

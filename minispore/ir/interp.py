@@ -7,7 +7,7 @@ Stack is None (empty) or a pair (top value, the Stack below); the Token is None.
     node          its value
     parameter     the argument
     constant      itself
-    primitive     eval(operands)
+    primitive     eval(operands); sizes in its attributes are those of the inputs, or operands
     graph         the value of its output, with the operands as arguments
     Switch        one of its graphs on the operands after the choice
     While         the last carry: body after body, as long as cond is true
@@ -29,7 +29,14 @@ from typing import Any
 
 import numpy as np
 
-from minispore.abstract import TOKEN, Abstract, AbstractScalar, AbstractTensor, AbstractTuple
+from minispore.abstract import (
+    TOKEN,
+    Abstract,
+    AbstractScalar,
+    AbstractTensor,
+    AbstractTuple,
+    sizes_of,
+)
 from minispore.context import get_context
 from minispore.ir.node import (
     CNode,
@@ -128,6 +135,7 @@ class _Run:
 
     def __init__(self, trace: Callable[[Node, Any], None] | None, is_stepped: bool):
         self.trace, self.is_stepped = trace, is_stepped
+        self.sizes: dict[str, int] = {}  # of the inputs, where the graph does not know them
         self.debug = debugging()
         self.orders: dict[FuncGraph, list[Node]] = {}
         self.depth: Counter[FuncGraph] = Counter()  # calls that are open
@@ -136,6 +144,7 @@ class _Run:
         """Keep the stack of activations, and pass their steps on."""
         if len(inputs) != len(graph.parameters):
             raise TypeError(f"{graph.name} takes {len(graph.parameters)} inputs, not {len(inputs)}")
+        self.sizes = sizes_of([p.abstract for p in graph.parameters], inputs)
         calls = [self.activation(graph, inputs)]
         callers: list[Step | None] = [None]
         value: Any = None
@@ -204,6 +213,9 @@ class _Run:
         """The value of a CNode."""
         callee, turn = node.callee, 0
         if isinstance(callee, Primitive):
+            if callee.symbols:
+                callee, own = callee.at_run(operands, self.sizes)
+                operands = list(own)
             return as_abstract(callee.eval(*operands), node.abstract)
         if isinstance(callee, While):
             constants, carry = operands[: callee.n_const], operands[callee.n_const :]
@@ -310,7 +322,7 @@ def check_value(value: Any, abstract: Abstract) -> None:
         fits = (
             isinstance(value, np.ndarray)
             and value.dtype == abstract.dtype.numpy
-            and value.shape == abstract.shape
+            and abstract.takes(value.shape)
         )
     elif isinstance(abstract, AbstractScalar):
         fits = type(value) is abstract.kind

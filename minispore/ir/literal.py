@@ -3,6 +3,7 @@
     1   -0.0   nan   True   None   'text'   (1, 2)   [1]      as in Python
     Float32   Tensor[Float32, (2, 3)]   Scalar[float]          dtypes and abstracts
     int   ValueError                                           builtin types and exceptions
+    2*n1 + 1   div(m1, 2)   max(m1 - 1, 0)                     sizes known at run time (dims.py)
     tree((*0, 'text', {'a': *1}))                              a structure: *n is leaf number n
     tree(Text('loss ', Formatted(*0, -1, '.3f')))              that of an f-string
     Tensor[Float32, (2)]([1.0, -0.0])                          a constant Tensor
@@ -20,6 +21,7 @@ import ast
 import base64
 import builtins
 import hashlib
+import math
 import re
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -36,6 +38,7 @@ from minispore.abstract import (
     AbstractTensor,
     AbstractTuple,
 )
+from minispore.dims import Dim, divided, larger
 from minispore.dtype import BY_TEXT, DType
 
 INLINE_VALUES = 16  # larger arrays are summarised, or given as bytes
@@ -67,7 +70,7 @@ def write_attribute(value: Any) -> str:
         return str(value)
     if isinstance(value, AbstractScalar):
         return f"Scalar[{value}]"
-    if isinstance(value, Abstract):
+    if isinstance(value, (Abstract, Dim)):
         return str(value)
     if isinstance(value, (tree.Leaf, tree.Constant, tree.Container)):
         return f"tree({_write_tree(value)})"
@@ -174,6 +177,10 @@ class Scanner:
         return self.tokens[self.position][1]
 
     @property
+    def after_next(self) -> str:
+        return self.tokens[min(self.position + 1, len(self.tokens) - 1)][1]
+
+    @property
     def kind(self) -> str:
         return self.tokens[self.position][0]
 
@@ -267,6 +274,8 @@ def read_attribute(scanner: Scanner) -> Any:
         return BY_TEXT[scanner.take()]
     if name in CONSTANTS:
         return CONSTANTS[scanner.take()]
+    if _SIZE.fullmatch(name) or (name.lstrip("-").isdigit() and scanner.after_next == "*"):
+        return read_size(scanner)
     if isinstance(vars(builtins).get(name), type):
         return vars(builtins)[scanner.take()]
     return read_number(scanner)
@@ -310,6 +319,33 @@ def read_number(scanner: Scanner) -> bool | int | float:
     scanner.error("a value")
 
 
+_SIZE = re.compile(r"[nm]\d+|div|max")  # what a size may begin with
+
+
+def read_size(scanner: Scanner) -> Any:
+    """A size: an int, or a Dim in the form in which dims.py writes it."""
+    total = _read_product(scanner)
+    while scanner.next in ("+", "-"):
+        sign = 1 if scanner.take() == "+" else -1
+        total = total + sign * _read_product(scanner)
+    return total
+
+
+def _read_product(scanner: Scanner) -> Any:
+    product: Any = 1
+    while True:
+        if re.fullmatch(r"[nm]\d+", scanner.next):
+            product = product * Dim.of(scanner.take())
+        elif scanner.next in ("div", "max"):
+            function = {"div": divided, "max": larger}[scanner.take()]
+            scanner.expect("(")
+            product = product * function(*read_list(scanner, ")", lambda: read_size(scanner)))
+        else:
+            product = product * scanner.integer("a size")
+        if not scanner.found("*"):
+            return product
+
+
 def read_abstract(scanner: Scanner) -> Abstract:
     """Reads a type: Tensor[...], Tuple[...], int, float, bool, Token, Stack."""
     name = scanner.next
@@ -334,8 +370,8 @@ def read_abstract(scanner: Scanner) -> Abstract:
         dtype = BY_TEXT[scanner.take()]
         scanner.expect(",")
         scanner.expect("(")
-        shape = read_list(scanner, ")", lambda: scanner.integer("a size"))
-        if any(size < 0 for size in shape):
+        shape = read_list(scanner, ")", lambda: read_size(scanner))
+        if any(isinstance(size, int) and size < 0 for size in shape):
             scanner.error("sizes that are not negative")
         scanner.expect("]")
         return AbstractTensor(dtype, tuple(shape))
@@ -374,9 +410,10 @@ def _read_array(scanner: Scanner, abstract: AbstractTensor) -> np.ndarray:
             scanner.take()
         else:
             numbers.append(str(read_number(scanner)))
-    if len(numbers) != abstract.size:
-        scanner.error(f"{abstract.size} values", start)
+    shape = tuple(0 if isinstance(size, Dim) else size for size in abstract.shape)
+    if len(numbers) != math.prod(shape):
+        scanner.error(f"{math.prod(shape)} values", start)
     try:
-        return _array_of(numbers, abstract.dtype, abstract.shape)
+        return _array_of(numbers, abstract.dtype, shape)
     except (ValueError, OverflowError):
         scanner.error(f"values of {abstract.dtype}", start)

@@ -433,7 +433,7 @@ def tuple_item(node: Node, index: int, origin: Origin | None = None) -> Node:
 def prim_node(name: str, *inputs: Node, origin: Origin = NOWHERE, **attrs: Any) -> CNode:
     """A call of the primitive called `name`, of the type that it infers."""
     prim = REGISTRY[name].bound(**attrs)
-    return CNode(prim, inputs, prim.infer(*(i.abstract for i in inputs)), origin)
+    return CNode(prim, inputs, prim.type_of(*(i.abstract for i in inputs)), origin)
 
 
 def copied_parameters(parameters: Iterable[ParameterNode]) -> list[ParameterNode]:

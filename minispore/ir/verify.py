@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from minispore.abstract import TOKEN, Abstract, AbstractScalar, AbstractTensor, AbstractTuple
+from minispore.dims import same
 from minispore.ir.interp import check_value
 from minispore.ir.node import (
     CNode,
@@ -36,6 +37,7 @@ from minispore.ir.node import (
 )
 from minispore.ir.text import graph_names, node_names, write_node
 from minispore.primitive import Primitive
+from minispore.tree import NeedConstant
 
 _CALLEES: tuple[type, ...] = (Primitive, FuncGraph, Switch, While)
 
@@ -169,10 +171,12 @@ class _Checker:
 
     def check_primitive(self, node: CNode, primitive: Primitive) -> None:
         arity = getattr(primitive, "arity", None)
-        if arity is not None and arity != len(node.inputs):
+        if arity is not None and arity != len(node.inputs) - len(primitive.needs):
             self.fail("typed", node, f"{primitive.name} takes {arity} operands")
         try:
-            inferred = primitive.infer(*(i.abstract for i in node.inputs))
+            inferred = primitive.type_of(*(i.abstract for i in node.inputs))
+        except NeedConstant:  # it follows from what was decided about a size, by the call at hand
+            inferred = node.abstract
         except Exception as error:
             message = f"its operands do not fit: {type(error).__name__}: {error}"
             raise IRError("typed", self.graph, node, message) from error
@@ -270,7 +274,7 @@ def _items(abstract: Abstract) -> tuple[Abstract, ...]:
 def _is_truth(abstract: Abstract) -> bool:
     """True for what can decide: a bool, or a Bool Tensor of one element."""
     if isinstance(abstract, AbstractTensor):
-        return abstract.dtype.kind == "bool" and abstract.size == 1
+        return abstract.dtype.kind == "bool" and same(abstract.size, 1)
     return abstract == AbstractScalar(bool)
 
 

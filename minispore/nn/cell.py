@@ -28,6 +28,7 @@ from typing import Any, ClassVar, TypeVar
 from minispore.autodiff.tape import pause_tapes, record_custom, refuse_containers
 from minispore.compile import compile_cell, explain_cell, run_cell
 from minispore.context import GRAPH_MODE, get_context
+from minispore.inputs import Inputs, parameters_of
 from minispore.jit_options import JitConfig
 from minispore.parameter import Parameter, ParameterTuple
 from minispore.primitive import current_handler, is_tracing
@@ -76,7 +77,7 @@ class Cell:
         self._hooks: dict[HookHandle, Callable] = {}
         self._backward_hooks: dict[HookHandle, Any] = {}
         self._flags: dict[str, Any] = {}
-        self._inputs: tuple | None = None
+        self._inputs: Inputs | None = None
         self._jit_config: JitConfig | None = None
         self._recompute = False
         self.training = False
@@ -121,13 +122,36 @@ class Cell:
         """Why a call in GRAPH_MODE was compiled; see ``explain_recompile`` of jitted functions."""
         return explain_cell(self)
 
-    def set_inputs(self, *inputs: Any) -> None:
-        """Remember what the inputs look like, for ``compile`` and dynamic shapes."""
-        self._inputs = inputs or None
+    def set_inputs(self, *inputs: Any, **kwargs: Any) -> None:
+        """Describe the inputs of construct, for when the cell is compiled.
 
-    def get_inputs(self) -> tuple | None:
-        """What ``set_inputs`` was given, or None."""
-        return self._inputs
+        A Tensor without elements, ``Tensor(shape=[None, 3], dtype=ms.float32)``, describes inputs
+        of all sizes where it has None: one graph serves them all.  An input may also be described
+        by a tuple or list of descriptions, or as a constant.
+
+        Args:
+            inputs: descriptions of all inputs that will be given, in order;
+            kwargs: or of some, by the names of their parameters.
+
+        Raises:
+            ValueError: both, or the name of what is no parameter.
+            TypeError: too few or too many inputs are described.
+
+        MindSpore: ``Cell.set_inputs``.  In PYNATIVE_MODE it changes nothing.
+        """
+        if inputs and kwargs:
+            raise ValueError("set_inputs takes inputs in order or by name, not both")
+        known = parameters_of(self)
+        for name in kwargs:
+            if name not in known.parameters:
+                raise ValueError(f"set_inputs: '{name}' is none of {[*known.parameters]}")
+        if not kwargs:
+            known.bind(*inputs)
+        self._inputs = Inputs(kwargs or inputs)
+
+    def get_inputs(self) -> Any:
+        """What ``set_inputs`` was given: a tuple, or a dict by name; None without it."""
+        return self._inputs.given if self._inputs is not None else None
 
     def set_jit_config(self, jit_config: JitConfig) -> None:
         """Say how the Cell is compiled when it is the outermost one that is called in GRAPH_MODE.

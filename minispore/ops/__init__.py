@@ -7,7 +7,8 @@ Functions take Tensors (numbers too, where operands promote) and work in both mo
 # ruff: noqa: F401, I001
 # fmt: off
 from minispore.ops.structural import (
-    Check, Depend, MakeTuple, Pop, Print, Push, ScalarCast, ScalarPick, ScalarToTensor,
+    Check, Depend, DimSize, DimValue, MakeTuple, Pop, Print, Push, ScalarCast, ScalarPick,
+    ScalarToTensor,
     TensorToScalar, TupleGetItem,
 )
 from minispore.ops.elementwise import (
@@ -44,7 +45,7 @@ from minispore.ops.shape import (
     strided_slice, sum_to, swapaxes, swapdims, tile, transpose, unbind, unsqueeze, unstack,
 )
 from minispore.ops.creation import (
-    Fill, arange, constant, eye, fill, full, full_like, linspace, meshgrid, ones, ones_like,
+    Arange, Fill, arange, constant, eye, fill, full, full_like, linspace, meshgrid, ones, ones_like,
     range, tril, triu, zeros, zeros_like,
 )
 from minispore.ops.gather import (

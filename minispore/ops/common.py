@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from minispore import tree
-from minispore.abstract import Shape
+from minispore.abstract import Shape, symbols_of
+from minispore.dims import Dim, as_number
 from minispore.ops.structural import Check
 from minispore.primitive import Primitive, ScalarLike, TensorLike, apply
+from minispore.tree import NeedConstant
 
 
 class Composite(Primitive, register=False):
@@ -29,14 +31,35 @@ class Composite(Primitive, register=False):
         cls.name = cls.__name__
 
 
-def require(holds: Any, exception: type[Exception], message: str) -> None:
-    """Raise ``exception(message)`` when the program runs, unless the bool Tensor `holds` is true.
+def require(holds: Any, exception: type[Exception], message: Any) -> None:
+    """Raise ``exception(message)`` when the program runs, unless the bool (Tensor) holds.
 
     An op that can fail on values is a pure op that follows such a check, so that the failure
     survives every rewrite of the value.
     """
-    structure = tree.flatten((message,), lambda leaf: False)[1]
-    apply(Check.bound(exception=exception, structure=structure), holds)
+    leaves, structure = tree.flatten((message,), lambda leaf: isinstance(leaf, ScalarLike))
+    apply(Check.bound(exception=exception, structure=structure), holds, *leaves)
+
+
+def words(*parts: Any) -> Any:
+    """The text of several values in a row; sizes are put in when the program runs."""
+    if not any(symbols_of(parts)):
+        return "".join(map(str, parts))
+    return tree.Text(tuple(p if isinstance(p, str) else tree.Formatted(p, -1, "") for p in parts))
+
+
+def require_sizes(
+    holds: Callable[..., Any], sizes: tuple, exception: type[Exception], *message: Any
+) -> None:
+    """Raise ``exception(words(*message))`` unless ``holds(*sizes)``.
+
+    It is asked at once, or when the program runs if the sizes are not known before.
+    """
+    try:
+        if not holds(*sizes):
+            raise exception("".join(map(str, message)))
+    except NeedConstant:
+        require(holds(*map(as_number, sizes)), exception, words(*message))
 
 
 def check_tensor(name: str, value: Any) -> Any:
@@ -67,7 +90,9 @@ def widened(array: np.ndarray) -> np.ndarray:
 
 
 def as_int(name: str, value: Any) -> int:
-    """An int argument; TypeError for bools, floats and others."""
+    """An int (or size) argument; TypeError for bools, floats and others."""
+    if isinstance(value, Dim):
+        return value  # type: ignore[return-value]
     if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be an int, not bool")
     try:

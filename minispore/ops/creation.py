@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import builtins
 import math
+import operator
 from typing import Any
 
 import numpy as np
 
 from minispore import ops
 from minispore.abstract import AbstractTensor
-from minispore.dtype import DType, dtype_to_pytype, float32, of_python
+from minispore.dims import Dim, larger
+from minispore.dtype import DType, dtype_to_pytype, float32, int64, of_python
 from minispore.ops.common import as_int, as_shape, check_tensor
+from minispore.ops.shape import slice_size
 from minispore.primitive import (
     Primitive,
     ScalarLike,
@@ -125,18 +128,46 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: DType | Non
     """``start, start + step, ...`` up to and without `end`, of shape ``(n,)``.
 
     With one argument it is the end.  Int64 for ints, Float32 for floats, unless `dtype` is given.
-    ValueError for a step of 0; TypeError unless all are constant numbers.  MindSpore:
+    ValueError for a step of 0; TypeError unless all are constant numbers or sizes.  MindSpore:
     ``ops.arange``.
     """
     start, end = (0, start) if end is None else (start, end)
     for number in (start, end, step):
-        if not isinstance(number, (int, float)) or isinstance(number, bool):
+        if not isinstance(number, (int, float, Dim)) or isinstance(number, bool):
             raise TypeError(f"arange takes constant numbers, not {number!r:.60}")
     if step == 0:
         raise ValueError("arange: the step must not be 0")
+    if isinstance(start, Dim) or isinstance(end, Dim):
+        return _range_of_sizes(start, end, step, dtype)
     kind = float if any(isinstance(n, float) for n in (start, end, step)) else int
     values = start + step * np.arange(max(0, math.ceil((end - start) / step)))
     return constant(values.astype(check_dtype("arange", dtype, of_python(kind)).numpy))
+
+
+class Arange(Primitive):
+    """``start, start + step, ...``: `size` ints, where these depend on sizes (see dims.py).
+
+    Attributes `start`, `step`, `size`, `dtype`.
+    """
+
+    def infer(self) -> AbstractTensor:
+        return AbstractTensor(self.attrs["dtype"], (self.attrs["size"],))
+
+    def eval(self) -> Any:
+        steps = np.arange(self.attrs["size"])
+        values = self.attrs["start"] + self.attrs["step"] * steps
+        return values.astype(self.attrs["dtype"].numpy)
+
+    def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
+        return ()
+
+
+def _range_of_sizes(start: Any, end: Any, step: Any, dtype: DType | None) -> Any:
+    if isinstance(start, float) or isinstance(end, float) or isinstance(step, float):
+        return arange(float(start), float(end), float(step), dtype=dtype)
+    step, dtype = operator.index(step), check_dtype("arange", dtype, int64)
+    size = larger(slice_size(start, end, step), 0, True)
+    return apply(Arange.bound(start=start, step=step, size=size, dtype=dtype))
 
 
 def range(start: Any, end: Any, step: Any, maxlen: int = 1000000) -> Any:

@@ -25,6 +25,7 @@ import numpy as np
 
 from minispore import ops
 from minispore.abstract import AbstractTensor, broadcast_shapes
+from minispore.dims import same_shape
 from minispore.dtype import bool_, float32
 from minispore.ops.common import (
     as_int,
@@ -66,7 +67,7 @@ class Elementwise(Primitive, register=False):
         if self.takes == INTEGER and first.dtype.is_float:
             raise TypeError(f"{self.name} takes integers and bools, not {first.dtype}")
         shape = first.shape
-        if self.arity > 1 and operands[1].shape != shape:
+        if self.arity > 1 and not same_shape(operands[1].shape, shape):
             shape = broadcast_shapes(shape, operands[1].shape)
         return AbstractTensor(bool_ if self.gives_bool else first.dtype, shape)
 

@@ -28,8 +28,9 @@ from minispore.ops.common import (
     one_axis,
     require,
     widened,
+    words,
 )
-from minispore.primitive import Primitive, apply, is_tracing
+from minispore.primitive import Primitive, apply
 
 # ---------------------------------------------------------------------------------- positions
 
@@ -44,7 +45,7 @@ def as_index(name: str, index: Any) -> Any:
 
 def check_range(name: str, index: Any, size: int) -> None:
     """Raise IndexError, when the program runs, unless all positions are in [-size, size)."""
-    message = f"{name}: a position is out of range; it must be in [{-size}, {size})"
+    message = words(f"{name}: a position is out of range; it must be in [", -size, ", ", size, ")")
     require(apply(ops.IndexInRange.bound(size=size), index), IndexError, message)
 
 
@@ -303,34 +304,29 @@ class ArgSort(Primitive):
         return x.shape[axis] - 1 - np.flip(backwards, axis)
 
 
-class _SizedByValues(Primitive, register=False):
-    """An op whose result's size is known only when it has run: no graph can hold it."""
+class NonZero(Primitive):
+    """The positions of elements that are not zero, one row each; `count` is how many (dims.py)."""
 
-    def check_eager(self) -> None:
-        if is_tracing():
-            raise RuntimeError(
-                f"{self.name}: the size of the result depends on values, which a graph cannot "
-                "express; call it outside the compiled function, or use ops.select with a mask"
-            )
-
-
-class NonZero(_SizedByValues):
-    """The positions of elements that are not zero, one row each."""
+    gives_sizes = True
 
     def infer(self, x: AbstractTensor) -> AbstractTensor:
-        self.check_eager()
-        return AbstractTensor(int64, (0, x.ndim))  # the eager handler reads the dtype alone
+        return AbstractTensor(int64, (self.attrs.get("count", 0), x.ndim))
 
     def eval(self, x: np.ndarray) -> Any:
         return np.argwhere(widened(x))
 
 
-class Unique(_SizedByValues):
-    """(different elements in order of appearance, the position among them of each element)."""
+class Unique(Primitive):
+    """(different elements in order of appearance, the position among them of each element).
+
+    `count` is how many there are (dims.py).
+    """
+
+    gives_sizes = True
 
     def infer(self, x: AbstractTensor) -> AbstractTuple:
-        self.check_eager()
-        return AbstractTuple((AbstractTensor(x.dtype, (0,)), AbstractTensor(int64, x.shape)))
+        found = AbstractTensor(x.dtype, (self.attrs.get("count", 0),))
+        return AbstractTuple((found, AbstractTensor(int64, x.shape)))
 
     def eval(self, x: np.ndarray) -> Any:
         _, first, place = np.unique(widened(x).reshape(-1), return_index=True, return_inverse=True)
@@ -550,7 +546,7 @@ def masked_fill(input_x: Any, mask: Any, value: Any) -> Any:
 def masked_select(input: Any, mask: Any) -> Any:
     """The elements of `input` where `mask` is true, as a 1-D Tensor; both broadcast.
 
-    The size depends on values: RuntimeError inside a graph.  MindSpore: ``ops.masked_select``.
+    In a graph its size is known when the graph runs.  MindSpore: ``ops.masked_select``.
     """
     x, mask = check_tensor("masked_select", input), check_tensor("masked_select", mask)
     both = ops.logical_or(mask, ops.zeros(x.shape, bool_))
@@ -561,8 +557,8 @@ def masked_select(input: Any, mask: Any) -> Any:
 def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     """The Int64 positions of elements that are not zero, of shape ``(count, ndim)``.
 
-    With `as_tuple` one Tensor for each dimension.  The size depends on values: RuntimeError inside
-    a graph.  MindSpore: ``ops.nonzero``, ``ops.NonZero``.
+    With `as_tuple` one Tensor for each dimension.  In a graph their size is known when the graph
+    runs.  MindSpore: ``ops.nonzero``, ``ops.NonZero``.
     """
     positions = apply(NonZero(), check_tensor("nonzero", input))
     return ops.unstack(positions, 1) if as_tuple else positions
@@ -576,7 +572,7 @@ def argwhere(input: Any) -> Any:
 def unique(input: Any) -> tuple:
     """(different elements in order of appearance, the Int64 position of each element among them).
 
-    The size depends on values: RuntimeError inside a graph.  MindSpore: ``ops.unique``.
+    In a graph the number of elements is known when the graph runs.  MindSpore: ``ops.unique``.
     """
     return apply(Unique(), check_tensor("unique", input))
 

@@ -22,10 +22,18 @@ import numpy as np
 
 from minispore import ops
 from minispore.abstract import AbstractTensor, AbstractTuple, Shape, broadcast_shapes
+from minispore.dims import Dim, is_born, same, same_shape
 from minispore.dtype import bool_, int64
-from minispore.ops.common import holds_tensors, require, widened
-from minispore.ops.shape import StridedSlice, as_slices, resolved_slices
-from minispore.primitive import Primitive, ScalarLike, TensorLike, apply, as_tensor, is_tracing
+from minispore.ops.common import holds_tensors, require, widened, words
+from minispore.ops.shape import (
+    StridedSlice,
+    as_slices,
+    resolved_slices,
+    slice_bounds,
+    slice_size,
+)
+from minispore.primitive import Primitive, ScalarLike, TensorLike, apply, as_tensor
+from minispore.tree import NeedConstant
 
 # ------------------------------------------------------------------------------ primitives
 
@@ -118,13 +126,13 @@ class SetIndex(Primitive):
         x, value, *indices = inputs
         dx = apply(self, dout, ops.zeros(value.shape, value.dtype), *indices)
         dvalue = apply(GatherIndex.bound(**self.attrs), dout, *indices)
-        if prod(broadcast_shapes(*(i.shape for i in indices))) > 1:
+        if not same(prod(broadcast_shapes(*(i.shape for i in indices))), 1):
             dvalue = ops.where(self._stayed(x, value, indices), dvalue, ops.zeros_like(dvalue))
         return dx, dvalue, *_none(indices)
 
     def _stayed(self, x: Any, value: Any, indices: list) -> Any:
         """True where an element of `value` was not overwritten by a later one."""
-        number = ops.reshape(as_tensor(np.arange(prod(value.shape))), value.shape)
+        number = ops.reshape(ops.arange(prod(value.shape)), value.shape)
         written = apply(self, ops.zeros(x.shape, int64), number, *indices)
         return ops.equal(apply(GatherIndex.bound(**self.attrs), written, *indices), number)
 
@@ -150,17 +158,13 @@ class IndexInRange(Primitive):
 class MaskPositions(Primitive):
     """The positions of True in a bool Tensor: one int Tensor per axis (NumPy's ``nonzero``).
 
-    Their length depends on values, so that no graph can hold it.
+    `count` is how many there are (dims.py).
     """
 
+    gives_sizes = True
+
     def infer(self, mask: AbstractTensor) -> AbstractTuple:
-        if is_tracing():
-            raise RuntimeError(
-                "x[mask] has a size that depends on the values of the mask, which are known only "
-                "when the graph runs; use ops.where(mask, x, other), x.masked_fill(mask, value), "
-                "or reduce x * mask"
-            )
-        return AbstractTuple((AbstractTensor(int64, (-1,)),) * mask.ndim)
+        return AbstractTuple((AbstractTensor(int64, (self.attrs.get("count", 0),)),) * mask.ndim)
 
     def eval(self, mask: np.ndarray) -> Any:
         return tuple(np.array(axis) for axis in np.nonzero(mask))
@@ -262,7 +266,20 @@ def _checked(position: int, size: int, axis: int) -> int:
     """`position` counted from the front; IndexError if the axis has none such."""
     if not -size <= position < size:
         raise IndexError(f"index {position} is out of range for axis {axis} of size {size}")
-    return position % size
+    return position + size if position < 0 else position
+
+
+def _is_born(size: Any) -> bool:
+    """True for a size that depends on values."""
+    return isinstance(size, Dim) and any(map(is_born, size.symbols))
+
+
+def _is_one(size: Any) -> bool:
+    """True for a size of 1; one that is born is none."""
+    try:
+        return bool(size == 1)
+    except NeedConstant:
+        return False
 
 
 @dataclass
@@ -307,7 +324,9 @@ class _Plan:
             self.view.append(1)
         elif isinstance(item, slice):
             self.slices.append(item)
-            self.view.append(len(range(*item.indices(self.shape[axis]))))
+            self.view.append(slice_size(*slice_bounds(item, self.shape[axis])))
+        elif isinstance(item, int) and _is_born(self.shape[axis]):
+            self.at_run(as_tensor(np.array(item)), f"index {item}")
         elif isinstance(item, int):
             position = _checked(item, self.shape[axis], axis)
             if self.ints_are_basic:
@@ -324,10 +343,14 @@ class _Plan:
             for positions in apply(MaskPositions.bound(), self.checked_mask(item)):
                 self.advanced(positions)
         else:
-            message = f"an index is out of range for axis {axis} of size {self.shape[axis]}"
-            in_range = apply(IndexInRange.bound(size=self.shape[axis]), item)
-            require(in_range, IndexError, message)
-            self.advanced(item)
+            self.at_run(item, "an index")
+
+    def at_run(self, positions: Any, what: str) -> None:
+        """Append an int Tensor: whether it is in range shows when the program runs."""
+        axis, size = len(self.slices), self.shape[len(self.slices)]
+        message = words(f"{what} is out of range for axis {axis} of size ", size)
+        require(apply(IndexInRange.bound(size=size), positions), IndexError, message)
+        self.advanced(positions)
 
     def positions_of(self, mask: Any, item: Any) -> list:
         """The positions of True in a 1-d mask, known now if `item` is a constant."""
@@ -343,6 +366,9 @@ class _Plan:
                 self.advanced(as_tensor(positions))
             return
         size = self.shape[axis]
+        if isinstance(size, Dim):
+            self.at_run(as_tensor(item), "an index")
+            return
         for extreme in (item.min(), item.max()) if item.size else ():
             _checked(int(extreme), size, axis)
         self.advanced(as_tensor(np.where(item < 0, item + size, item).astype(np.int64)))
@@ -374,14 +400,13 @@ class _Plan:
     @property
     def region(self) -> Shape:
         """The shape of the basic part before axes are dropped and added."""
-        return tuple(
-            len(range(*s.indices(n))) for s, n in zip(self.slices, self.shape, strict=True)
-        )
+        bounds = map(slice_bounds, self.slices, self.shape)
+        return tuple(slice_size(*b) for b in bounds)
 
     @property
     def takes_all(self) -> bool:
         """True if the slices leave the Tensor as it is."""
-        return self.region == self.shape and set(self.bounds["strides"]) <= {1}
+        return same_shape(self.region, self.shape) and set(self.bounds["strides"]) <= {1}
 
     @property
     def gathered(self) -> Shape:
@@ -406,11 +431,11 @@ class _Plan:
         """The basic part of `x`, in the shape `view`."""
         base = x if self.takes_all else apply(StridedSlice.bound(**self.bounds), x)
         view = tuple(self.view)
-        return base if base.shape == view else ops.reshape(base, view)
+        return base if same_shape(base.shape, view) else ops.reshape(base, view)
 
     def put_back(self, x: Any, base: Any) -> Any:
         """`x` with its basic part replaced by `base`, which has the shape `view`."""
-        if base.shape != self.region:
+        if not same_shape(base.shape, self.region):
             base = ops.reshape(base, self.region)
         return base if self.takes_all else apply(SetSlice.bound(**self.bounds), x, base)
 
@@ -427,7 +452,6 @@ def getitem(x: Any, index: Any) -> Any:
 
     Raises:
         IndexError: a position out of range, too many indices, or an index of another type.
-        RuntimeError: in a graph, a bool Tensor: the size of the result is not known.
     """
     plan = _Plan.of(index, x.shape)
     base = plan.read(x)
@@ -443,7 +467,8 @@ def setitem(x: Any, index: Any, value: Any) -> Any:
     Raises:
         IndexError: as in ``getitem``.
         ValueError: `value` cannot be broadcast to the shape of ``x[index]``.
-        RuntimeError: in a graph, a bool Tensor as index and a value of one element per True.
+        TypeError: in a graph, a bool Tensor as index and a value of which it is not known that it
+            has one element per True.
     """
     value = _value(value, x.dtype)
     masked = _masked(x, index, value)
@@ -482,23 +507,28 @@ def _value(value: Any, dtype: Any) -> Any:
 def _fitted(value: Any, shape: Shape) -> Any:
     """`value` broadcast to `shape`; surplus leading axes of size 1 are dropped, as in NumPy."""
     value = _without_leading(value, len(shape))
-    if value.shape == shape:
+    if same_shape(value.shape, shape):
         return value
-    if _broadcasts(value.shape, shape):
+    try:
+        fits = _broadcasts(value.shape, shape)
+    except NeedConstant:
+        what = f"whether a value of shape {value.shape} fits x[index] of shape {shape}"
+        raise NeedConstant(what) from None
+    if fits:
         return ops.broadcast_to(value, shape)
     raise ValueError(f"a value of shape {value.shape} does not fit the indexed shape {shape}")
 
 
 def _without_leading(value: Any, ndim: int) -> Any:
     surplus = max(0, len(value.shape) - ndim)
-    if surplus and set(value.shape[:surplus]) <= {1}:
+    if surplus and all(map(_is_one, value.shape[:surplus])):
         return ops.reshape(value, value.shape[surplus:])
     return value
 
 
 def _broadcasts(shape: Shape, target: Shape) -> bool:
     try:
-        return broadcast_shapes(shape, target) == target
+        return same_shape(broadcast_shapes(shape, target), target)
     except ValueError:
         return False
 
@@ -512,7 +542,7 @@ def _masked(x: Any, index: Any, value: Any) -> Any:
     arrays = [item for item in items if _is_array(item)]
     if len(arrays) != 1 or not _is_mask(arrays[0]):
         return None
-    if prod(value.shape) != 1 and any(isinstance(item, int) for item in items):
+    if any(isinstance(item, int) for item in items) and not _is_one(prod(value.shape)):
         return None
     plan = _Plan.of(index, x.shape, keep_mask=True)
     assert plan.mask is not None
@@ -521,7 +551,7 @@ def _masked(x: Any, index: Any, value: Any) -> Any:
     ndim = axis + 1 + after  # of x[mask]: the mask's axes become one
     value = _without_leading(value, ndim)
     sizes = (1,) * (ndim - len(value.shape)) + value.shape
-    if len(sizes) > ndim or sizes[axis] != 1:
+    if len(sizes) > ndim or not _is_one(sizes[axis]):
         return None
     spread = sizes[:axis] + (1,) * depth + sizes[axis + 1 :]
     base = plan.read(x)

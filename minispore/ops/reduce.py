@@ -17,8 +17,16 @@ import numpy as np
 
 from minispore import ops
 from minispore.abstract import AbstractTensor, Shape
+from minispore.dims import larger
 from minispore.dtype import DType, bool_, int32, int64
-from minispore.ops.common import all_axes, as_int, check_tensor, one_axis, widened
+from minispore.ops.common import (
+    all_axes,
+    as_int,
+    check_tensor,
+    one_axis,
+    require_sizes,
+    widened,
+)
 from minispore.ops.state import as_float
 from minispore.primitive import Primitive, apply, as_tensor
 
@@ -28,7 +36,6 @@ class Reduction(Primitive, register=False):
 
     numpy: ClassVar[Callable]
     takes_bool: ClassVar[bool] = False
-    needs_elements: ClassVar[bool] = False
 
     def __init__(self, keep_dims: bool = False):
         if not isinstance(keep_dims, bool):
@@ -50,10 +57,6 @@ class Reduction(Primitive, register=False):
                 f"{self.name} is not defined for Bool; cast the Tensor to a number type"
             )
         axes = self.attrs["axis"]
-        if self.needs_elements and 0 in [x.shape[a] for a in axes]:
-            raise ValueError(
-                f"{self.name} of no elements is undefined: shape {x.shape}, axis {axes}"
-            )
         return AbstractTensor(x.dtype, reduced(x.shape, axes, self.attrs["keep_dims"]))
 
     def eval(self, x: np.ndarray) -> Any:
@@ -108,15 +111,25 @@ class ReduceMean(Reduction):
 
     def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
         shape = inputs[0].shape
-        share = self.spread(dout, shape) / (count(shape, self.attrs["axis"]) or 1)
+        share = self.spread(dout, shape) / larger(count(shape, self.attrs["axis"]), 1)
         return (ops.broadcast_to(share, shape),)
+
+
+def _need_elements(name: str, shape: Shape, axes: tuple[int, ...]) -> None:
+    """ValueError if there is nothing to reduce along some axis."""
+    message = (f"{name} of no elements is undefined: shape ", shape, f", axis {axes}")
+    require_sizes(lambda n: n > 0, (count(shape, axes),), ValueError, *message)
 
 
 class _Extreme(Reduction, register=False):
     """The gradient of the largest or smallest element is split equally among ties."""
 
-    needs_elements = True
     takes_bool = True
+
+    def prepare(self, args: tuple) -> tuple:
+        (x,) = super().prepare(args)
+        _need_elements(self.name, x.shape, self.attrs["axis"])
+        return (x,)
 
     def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
         (x,) = inputs
@@ -230,10 +243,13 @@ class _Position(Primitive, register=False):
         out = apply(cls.bound(axis=axis, output_type=output_type), x)
         return ops.expand_dims(out, axis) if keep_dims else out
 
+    def prepare(self, args: tuple) -> tuple:
+        (x,) = super().prepare(args)
+        _need_elements(self.name, x.shape, (self.attrs["axis"],))
+        return (x,)
+
     def infer(self, x: AbstractTensor) -> AbstractTensor:
         axis = self.attrs["axis"]
-        if x.shape[axis] == 0:
-            raise ValueError(f"{self.name} of no elements is undefined: shape {x.shape}")
         return AbstractTensor(self.attrs["output_type"], reduced(x.shape, (axis,), False))
 
     def eval(self, x: np.ndarray) -> Any:
@@ -462,8 +478,7 @@ def var(input: Any, axis: Any = None, ddof: Any = 0, keepdims: bool = False) -> 
     n = count(x.shape, axes)
     deviation = x - ReduceMean._over(x, axes, True)
     total = ReduceSum._over(ops.square(deviation), axes, keepdims)
-    divisor = float(n - int(ddof))
-    return ops.div(total, divisor)
+    return ops.div(total, (n - int(ddof)) * 1.0)
 
 
 def std(input: Any, axis: Any = None, ddof: Any = 0, keepdims: bool = False) -> Any:

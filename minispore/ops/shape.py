@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from minispore import ops
 from minispore.abstract import AbstractTensor, AbstractTuple, broadcast_shapes
 from minispore.abstract import Shape as Sizes
+from minispore.dims import Dim, divided, larger, same, same_shape, smaller
 from minispore.ops.common import (
     Composite,
     all_axes,
@@ -23,6 +25,7 @@ from minispore.ops.common import (
     check_tensor,
     choice,
     one_axis,
+    require_sizes,
 )
 from minispore.ops.reduce import inverse_permutation
 from minispore.primitive import Primitive, apply
@@ -59,19 +62,19 @@ class Reshape(_View):
 
 def _resolved(old: Sizes, new: Sizes) -> Sizes:
     """The shape `new` with its -1 replaced; ValueError if the sizes do not fit."""
-    known = math.prod(n for n in new if n != -1)
-    if new.count(-1) > 1 or any(n < -1 for n in new):
+    free = [same(n, -1) for n in new]
+    if free.count(True) > 1 or any(n < -1 for n in new):
         raise ValueError(f"reshape to {new}: at most one size may be -1, and none below")
     size = math.prod(old)
-    if -1 in new:
-        if known == 0 or size % known:
-            raise ValueError(f"reshape of shape {old} to {new} is impossible: {size} elements")
-        return tuple(size // known if n == -1 else n for n in new)
-    if known != size:
-        raise ValueError(
-            f"reshape of shape {old} to {new} is impossible: {size} elements are not {known}"
-        )
-    return new
+    known = math.prod(n for n, is_free in zip(new, free, strict=True) if not is_free)
+    message = ("reshape of shape ", old, " to ", new, " is impossible: ", size, " elements")
+    if True not in free:
+        require_sizes(operator.eq, (size, known), ValueError, *message, " are not ", known)
+        return new
+    require_sizes(lambda n: n > 0, (known,), ValueError, *message)
+    rest = divided(size, known)
+    require_sizes(lambda n: n <= 0, (size - known * rest,), ValueError, *message)
+    return tuple(rest if is_free else n for n, is_free in zip(new, free, strict=True))
 
 
 class ExpandDims(_View):
@@ -155,7 +158,7 @@ class BroadcastTo(Primitive):
 
     def infer(self, x: AbstractTensor) -> AbstractTensor:
         shape = self.attrs["shape"]
-        if len(x.shape) > len(shape) or broadcast_shapes(x.shape, shape) != shape:
+        if len(x.shape) > len(shape) or not same_shape(broadcast_shapes(x.shape, shape), shape):
             raise ValueError(f"shape {x.shape} cannot be broadcast to {shape}")
         return AbstractTensor(x.dtype, shape)
 
@@ -176,7 +179,9 @@ class Tile(Primitive):
             raise ValueError(f"tile: numbers of copies must not be negative: {counts}")
         counts = (1,) * (len(x.shape) - len(counts)) + counts
         padded = (1,) * (len(counts) - len(x.shape)) + x.shape
-        return apply(Tile.bound(reps=counts), x if padded == x.shape else reshape(x, padded))
+        return apply(
+            Tile.bound(reps=counts), x if len(padded) == len(x.shape) else reshape(x, padded)
+        )
 
     def infer(self, x: AbstractTensor) -> AbstractTensor:
         sizes = zip(self.attrs["reps"], x.shape, strict=True)
@@ -319,11 +324,38 @@ class Split(Primitive):
         return (apply(Concat.bound(axis=self.attrs["axis"]), *pieces),)
 
 
+def slice_bounds(s: builtins.slice, size: Any) -> tuple[Any, Any, int]:
+    """``s.indices(size)``, also for sizes that are not known."""
+    if not any(isinstance(v, Dim) for v in (s.start, s.stop, size)):
+        bounds = s.indices(size)
+        # an empty slice has many spellings; one of them keeps equal nodes equal
+        return bounds if len(builtins.range(*bounds)) else (0, 0, 1)
+    step = 1 if s.step is None else operator.index(s.step)
+    first, last = (0, size) if step > 0 else (size - 1, -1)
+
+    def bound(position: Any, default: Any) -> Any:
+        if position is None:
+            return default
+        if not isinstance(position, Dim):
+            position = operator.index(position)
+        position = position + size if position < 0 else position
+        low, high = (first, last) if step > 0 else (last, first)
+        return larger(smaller(position, high, True), low, True)
+
+    begin, end = bound(s.start, first), bound(s.stop, last)
+    return begin, (larger if step > 0 else smaller)(begin, end, True), step
+
+
+def slice_size(begin: Any, end: Any, step: int) -> Any:
+    """The number of positions that such bounds give: ``len(range(begin, end, step))``."""
+    if step < 0:
+        begin, end, step = end, begin, -step
+    return divided(end - begin + step - 1, step)
+
+
 def resolved_slices(slices: list[builtins.slice], shape: Sizes) -> dict[str, Sizes]:
     """The attributes of a StridedSlice for a Python slice of each dimension."""
-    bounds = [s.indices(n) for s, n in zip(slices, shape, strict=True)]
-    # an empty slice has many spellings; one of them keeps equal nodes equal
-    bounds = [b if len(range(*b)) else (0, 0, 1) for b in bounds]
+    bounds = [slice_bounds(s, n) for s, n in zip(slices, shape, strict=True)]
     begin, end, strides = zip(*bounds, strict=True) if bounds else ((), (), ())
     return {"begin": begin, "end": end, "strides": strides}
 
@@ -356,7 +388,7 @@ class StridedSlice(Primitive):
 
     def infer(self, x: AbstractTensor) -> AbstractTensor:
         bounds = zip(*(self.attrs[n] for n in ("begin", "end", "strides")), strict=True)
-        return AbstractTensor(x.dtype, tuple(len(range(*b)) for b in bounds))
+        return AbstractTensor(x.dtype, tuple(slice_size(*b) for b in bounds))
 
     def eval(self, x: np.ndarray) -> Any:
         return np.array(x[as_slices(self.attrs)], order="C")
@@ -417,11 +449,12 @@ class Pad(Primitive):
 
 def sum_to(x: Any, shape: Sizes) -> Any:
     """`x` summed down to `shape`, from which it was broadcast: the one place that undoes it."""
-    if x.shape == shape:
+    if same_shape(x.shape, shape):
         return x
     new = len(x.shape) - len(shape)
-    grown = [i + new for i, n in enumerate(shape) if n == 1 and x.shape[i + new] != 1]
-    return reshape(ops.reduce_sum(x, (*range(new), *grown)), shape)
+    ones = [i + new for i, n in enumerate(shape) if same(n, 1)]
+    axes = (*builtins.range(new), *(a for a in ones if not same(x.shape[a], 1)))
+    return reshape(ops.reduce_sum(x, axes) if axes else x, shape)
 
 
 def reshape(input: Any, shape: Any) -> Any:
@@ -545,7 +578,7 @@ def repeat_interleave(input: Any, repeats: Any, axis: Any = None) -> Any:
             f"repeat_interleave: repeats must be {size} numbers of 0 or more, or one, not {repeats}"
         )
     if len(counts) != 1:
-        return ops.gather(x, ops.constant(np.repeat(np.arange(size), counts)), axis)
+        return ops.gather(x, ops.constant(np.repeat(np.arange(operator.index(size)), counts)), axis)
     repeated = broadcast_to(expand_dims(x, axis + 1), (*before, size, counts[0], *after))
     return reshape(repeated, (*before, size * counts[0], *after))
 
@@ -722,7 +755,7 @@ def _pad_from_inside(x: Any, pairs: list[tuple[int, int]], mode: str) -> Any:
         if min(pair) < 0 or (mode != "replicate" and max(pair) > limit) or (n == 0 and any(pair)):
             raise ValueError(f"pad: {mode} of {pair} does not fit axis {axis} of shape {x.shape}")
         if any(pair):
-            index = np.pad(np.arange(n), pair, mode=_PAD_MODES[mode])  # type: ignore[call-overload]
+            index = np.pad(np.arange(operator.index(n)), pair, mode=_PAD_MODES[mode])  # type: ignore[call-overload]
             x = ops.gather(x, ops.constant(index), axis)
     return x
 

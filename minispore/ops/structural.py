@@ -19,6 +19,7 @@ from minispore.abstract import (
     AbstractScalar,
     AbstractTensor,
     AbstractTuple,
+    symbols_of,
 )
 from minispore.dtype import DType, float32
 from minispore.primitive import (
@@ -303,6 +304,29 @@ class TensorToScalar(Structural):
         return (None,)  # a number read from a Tensor carries no gradient, as in PyNative mode
 
 
+# -------------------------------------------------------------------------------------- sizes
+
+
+class DimSize(Structural):
+    """The size of a Tensor's dimension, an int; attribute `axis`."""
+
+    def infer(self, x: AbstractTensor) -> Abstract:
+        return AbstractScalar(int)
+
+    def eval(self, x: np.ndarray) -> Any:
+        return x.shape[self.attrs["axis"]]
+
+
+class DimValue(Structural):
+    """The int that attribute `size` is when the graph runs."""
+
+    def infer(self) -> Abstract:
+        return AbstractScalar(int)
+
+    def eval(self) -> Any:
+        return self.attrs["size"]
+
+
 # ------------------------------------------------------------------------------------- stacks
 
 
@@ -322,11 +346,19 @@ class Pop(Structural):
     Attribute `abstract`: the type of the value.
     """
 
+    needs = ()  # type: ignore[assignment]  # the value has the sizes of its type
+
     def infer(self, stack: Abstract) -> Abstract:
         return AbstractTuple((self.attrs["abstract"], STACK))
 
     def eval(self, stack: Any) -> Any:
-        return (zero_value(self.attrs["abstract"]), None) if stack is None else stack
+        if stack is not None:
+            return stack
+        if any(symbols_of(self.attrs["abstract"])):
+            raise RuntimeError(
+                "a gradient of higher order needs zeros in a loop, of a size that depends on values"
+            )
+        return zero_value(self.attrs["abstract"]), None
 
 
 class StackAdd(Structural):

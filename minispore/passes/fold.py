@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minispore.abstract import STACK, Abstract, AbstractTensor, AbstractTuple
+from minispore.abstract import STACK, Abstract, AbstractTensor, AbstractTuple, symbols_of
 from minispore.dtype import DIGITS
 from minispore.ir.interp import as_abstract
 from minispore.ir.node import CNode, Node, ValueNode, make_tuple
@@ -34,6 +34,8 @@ def fold(node: CNode) -> Node | None:
         or not all(isinstance(i, ValueNode) for i in node.inputs)
         or has_effect(node)
         or holds(node.abstract, STACK)
+        or callee.symbols
+        or any(symbols_of([n.abstract for n in (node, *node.inputs)]))
         or _size(node.abstract) > max(FOLD_LIMIT, sum(_size(i.abstract) for i in node.inputs))
     ):
         return None
@@ -108,11 +110,13 @@ def _number(node: Node) -> Any:
     return node.value.reshape(()) if is_one and node.value.size == 1 else None  # type: ignore
 
 
-def _fill(node: CNode, value: np.ndarray, rule: str) -> Node:
+def _fill(node: CNode, value: np.ndarray, rule: str) -> Node | None:
     assert isinstance(node.abstract, AbstractTensor)
     dtype = node.abstract.dtype
     number = value.astype(dtype.numpy).item()
     prim = Fill.bound(dtype=dtype, shape=node.abstract.shape, value=number)
+    if prim.needs:  # sizes as operands
+        return None
     return CNode(prim, (), node.abstract, node.origin.made_by(rule))
 
 

@@ -14,7 +14,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from minispore.abstract import STACK, TOKEN, AbstractScalar, AbstractTensor, AbstractTuple
+from minispore.abstract import (
+    STACK,
+    TOKEN,
+    AbstractScalar,
+    AbstractTensor,
+    AbstractTuple,
+    symbols_of,
+)
 from minispore.ir.node import (
     CNode,
     FuncGraph,
@@ -140,7 +147,7 @@ def _is_worth(node: Node) -> bool:
 def _cannot_fail(node: CNode) -> bool:
     """True for a primitive without effect that has a value whatever its operands are.
 
-    Arithmetic on ints may overflow, and an empty Tensor has no element to pick.
+    Arithmetic on ints may overflow, and a Tensor that may be empty has no element to pick.
     """
     prim = node.callee
     if not isinstance(prim, Primitive) or prim.is_users or has_effect(node):
@@ -152,9 +159,9 @@ def _cannot_fail(node: CNode) -> bool:
         return False
     if holds(node.abstract, STACK):
         return False
-    if any(isinstance(t, AbstractTensor) and t.size == 0 for t in types):
+    if any(isinstance(t, AbstractTensor) and (any(symbols_of(t)) or t.size == 0) for t in types):
         return False
-    return not prim.can_fail(*map(_operand, node.inputs))
+    return not prim.can_fail(*map(_operand, node.inputs[: len(types) - len(prim.needs)]))
 
 
 def _operand(node: Node) -> Any:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -39,6 +39,7 @@ from minispore.ir.node import CNode, Node, ParameterNode, ValueNode
 from minispore.primitive import REGISTRY, Primitive, handled_by
 from minispore.symbolic import GraphBuilder, Scalar, wrap
 from minispore.tensor import Tensor
+from minispore.tree import NeedConstant
 
 COMMUTATIVE = frozenset(
     {
@@ -105,12 +106,19 @@ class Rule:
             bindings["out"] = node
             if self.when is not None and not _call(self.when, bindings):
                 continue
-            builder = GraphBuilder(node.origin.made_by(self.name))
+            builder = _Replacement(node.origin.made_by(self.name))
             with handled_by(builder):
                 new = builder.node_of(_call(self.replacement, bindings))
             if new.abstract == node.abstract and not isinstance(builder.token, CNode):
                 return new
         return None
+
+
+class _Replacement(GraphBuilder):
+    """Builds what a rule puts in a node's place: no sizes that have to be read off other nodes."""
+
+    def size(self, symbol: str, operands: Sequence[Node] = ()) -> Node:
+        raise NeedConstant(f"the size {symbol}")
 
 
 def scalar_twin(rule: Rule) -> Rule:

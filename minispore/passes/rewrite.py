@@ -26,6 +26,7 @@ from minispore.ir.node import (
 )
 from minispore.passes.pattern import Rule, hints
 from minispore.primitive import Primitive
+from minispore.tree import NeedConstant
 
 MAX_FIRES_AT_A_NODE = 20  # a rule's result is tried again, but not for ever
 
@@ -129,10 +130,12 @@ def _first_fire(
         rules = table.get(callee_name(node), table["*"])
         present = hints(node) if rules else frozenset()
         for rule in rules:
-            if isinstance(rule, Rule):
-                new = rule.apply(node, uses) if rule.hints <= present else None
-            else:
-                new = rule.apply(node)
+            if isinstance(rule, Rule) and not rule.hints <= present:
+                continue
+            try:
+                new = rule.apply(node, uses) if isinstance(rule, Rule) else rule.apply(node)
+            except NeedConstant:  # about a size that is not known: then the law does not help
+                continue
             if new is not None and new is not node and new.abstract == node.abstract:
                 return rule, new
     return None

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from minispore import ops
-from minispore.abstract import Abstract, AbstractScalar, AbstractTensor
+from minispore.abstract import Abstract, AbstractScalar, AbstractTensor, symbols_of
+from minispore.dims import is_born, same, same_shape
 from minispore.dtype import DType, bool_
 from minispore.ir.node import CNode, Node, ValueNode, is_call_of
 from minispore.ops import BroadcastTo, Elementwise, Fill, Reshape
@@ -41,13 +42,13 @@ def _same_cast(source: DType, middle: DType, target: DType) -> bool:
 
 
 def _moves_ones_only(shape: Shape, perm: Shape) -> bool:
-    moved = [a for a in perm if shape[a] != 1]
+    moved = [a for a in perm if not same(shape[a], 1)]
     return moved == sorted(moved)
 
 
 def _adds_ones(old: Shape, new: Shape) -> bool:
     """True if a reshape only puts dimensions of size 1 in front, as broadcasting does."""
-    return new == (1,) * (len(new) - len(old)) + old
+    return same_shape(new, _aligned(old, new))
 
 
 def _swaps_matrices(perm: Shape) -> bool:
@@ -63,7 +64,7 @@ def _aligned(shape: Shape, new: Shape) -> Shape:
 
 def _were_broadcast(x: Any, shape: Shape, axes: Shape) -> bool:
     """True if all `axes` of `shape`, to which x was broadcast, are repetitions."""
-    return all(_aligned(x.shape, shape)[a] == 1 and shape[a] != 0 for a in axes)
+    return all(same(_aligned(x.shape, shape)[a], 1) and shape[a] != 0 for a in axes)
 
 
 def _unreduced(x: Any, s: Shape, a: Shape, k: bool, out: Any) -> Any:
@@ -114,7 +115,7 @@ RESHAPES = (
          lambda x, p, q: op.Transpose(op.Transpose(x, perm=p), perm=q),
          lambda x, p, q: ops.transpose(x, tuple(p[a] for a in q))),
     Rule("tile_once", "tile(x, (1, 1)) -> x", lambda x, r: op.Tile(x, reps=r), lambda x: x,
-         lambda r: set(r) <= {1}),
+         lambda r: same_shape(r, (1,) * len(r))),
     Rule("flip_nothing", "flip(x, ()) -> x", lambda x: op.ReverseV2(x, axis=()), lambda x: x),
     Rule("slice_all", "x[:] -> x",
          lambda x, b, e, s: op.StridedSlice(x, begin=b, end=e, strides=s), lambda x: x,
@@ -171,7 +172,7 @@ def of_one(name: str, when: Callable, suffix: str = "", fastmath: bool = False) 
         f"{name.lower()}_of_one{suffix}", f"{name}(x) -> reshape(x), over sizes of 1",
         lambda x, a, k: reduce(x, axis=a, keep_dims=k),
         lambda x, out: ops.reshape(x, out.shape),
-        lambda x, a: when(x) and all(x.shape[i] == 1 for i in a), fastmath,
+        lambda x, a: when(x) and all(same(x.shape[i], 1) for i in a), fastmath,
     )  # fmt: skip
 
 
@@ -194,7 +195,7 @@ def _with_dims(name: str) -> Rule:
         f"{name.lower()}_keep_dims", f"reshape({name}(x)) -> {name}(x, keep_dims)",
         lambda x, a, k, s: op.Reshape(reduce(x, axis=a, keep_dims=k), shape=s),
         lambda x, a, k: apply(made(axis=a, keep_dims=not k), x),
-        lambda x, a, k, s: s == reduced(x.shape, a, not k), alone=True,
+        lambda x, a, k, s: same_shape(s, reduced(x.shape, a, not k)), alone=True,
     )  # fmt: skip
 
 
@@ -244,7 +245,7 @@ def drop_broadcast(node: CNode) -> Node | None:
 
 
 def _inferred(prim: Primitive, inputs: tuple[Node, ...]) -> Abstract:
-    return prim.infer(*(x.abstract for x in inputs))
+    return prim.type_of(*(x.abstract for x in inputs))
 
 
 def _before_broadcast(node: Node) -> Node | None:
@@ -289,23 +290,24 @@ def _sunk(node: CNode, mover: type[Primitive], name: str) -> Node | None:
     moved = [i for i in node.inputs if isinstance(i, CNode) and isinstance(i.callee, mover)]
     if not moved or any(m.abstract != moved[0].abstract for m in moved[1:]):
         return None
-    sources = {_shape(m.inputs[0]) for m in moved}
-    if len(sources) > 1 or _shape(moved[0]) != _shape(node):
+    source, sizes = _shape(moved[0].inputs[0]), moved[0].inputs[1:]
+    if not all(same_shape(_shape(m.inputs[0]), source) for m in moved):
         return None
-    (source,) = sources
+    if not same_shape(_shape(moved[0]), _shape(node)):
+        return None
     for operand in node.inputs:
-        alone = _shape(operand) == (1,) * len(_shape(operand)) and len(_shape(operand)) <= len(
-            source
-        )
+        shape = _shape(operand)
+        alone = same_shape(shape, (1,) * len(shape)) and len(shape) <= len(source)
         if operand not in moved and not alone:
             return None
     inputs = tuple(i.inputs[0] if i in moved else i for i in node.inputs)
     small = _inferred(prim, inputs)
     assert isinstance(small, AbstractTensor)
-    if small.shape != source:
+    if not same_shape(small.shape, source):
         return None
     origin = node.origin.made_by(name)
-    return CNode(moved[0].callee, (CNode(prim, inputs, small, origin),), node.abstract, origin)
+    inner = CNode(prim, inputs, small, origin)
+    return CNode(moved[0].callee, (inner, *sizes), node.abstract, origin)
 
 
 _ELEMENTWISE = tuple(n for n, p in REGISTRY.items() if issubclass(p, Elementwise))
@@ -316,6 +318,8 @@ _MOVERS = ("Reshape", "Transpose", "BroadcastTo", "Tile", "ReverseV2", "StridedS
 def move_fill(node: CNode) -> Node | None:
     """A Fill of the shape to which one is moved, or to which a number is broadcast."""
     operand = node.inputs[0]
+    if any(map(is_born, symbols_of(node.abstract))):
+        return None  # a Fill of that shape has the sizes as operands
     if isinstance(operand, CNode) and isinstance(operand.callee, Fill):
         attrs = operand.callee.attrs
     elif is_call_of(node, "BroadcastTo") and isinstance(operand, ValueNode):
