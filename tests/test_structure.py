@@ -59,11 +59,7 @@ OUTSIDE = (  # rooms without a budget: built on top of the spine
 BUDGETS = {
     # Typed code at 100 columns, and a front end that holds all of control flow: what was measured
     # when it was complete, with little room to grow.
-<<<<<<< HEAD
-    "spine": 13000,
-=======
     "spine": 13200,
->>>>>>> 7b66e66 (Sizes that are not known when a graph is compiled, and numbers that are inputs)
     "of it, frontend": 5900,
     "drawings": 1500,
     "ops": 3600,
