@@ -498,6 +498,37 @@ def test_training_with_any_batch():
     assert run.compile_count == 1
 
 
+class Block(nn.Cell):
+    """A layer whose graph has sizes of its input, a size of its own and a loop."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = nn.Dense(4, 4)
+
+    def construct(self, x):
+        h = self.dense(x)
+        positive = ops.masked_select(h, h > 0)
+        for _ in range(3):
+            x = x + ops.softmax(h @ h.T, -1) @ h / x.shape[0] + positive.sum() * positive.shape[0]
+        return x * 0.01
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_equal_layers_share_a_graph(recompute):
+    net = nn.SequentialCell(Block(), Block(), Block())
+    for block in net if recompute else ():
+        block.recompute()
+    step = ms.value_and_grad(lambda x: net(x).square().mean(), 0, net.trainable_params())
+    f = varying(step, described(None, 4))
+    for n in (5, 1, 2, 9):
+        x = floats(n, 4)
+        assert_same(f(x), step(x), 8)
+    assert f.compile_count == 1
+    assert "combine_like_graphs" in f.stages
+    for graph in f.stages.values():
+        verify(graph)
+
+
 def test_an_error_when_the_graph_runs_names_the_sizes():
     f = varying(
         lambda x, i: ops.gather(x, i, 0), described(None, 2), described(None, dtype=ms.int64)
