@@ -97,6 +97,12 @@ EXPRESSIONS = {
         SELF.blocks[<int> % 2](<vec>)
         ms.grad(<pure>)(<vec>)
         ms.grad(<pure>, None, SELF.p)(<vec>)
+        ops.cond(<truth>, <fn>, <fn>, <vec>)
+        ops.WhileLoop()(lambda v: v.sum() > <bound>, lambda v: v * 0.5 - 0.1, <vec>)
+        ops.ForiLoop()(0, <int>, lambda i1, v: v * 0.5 + i1, <vec>)
+        ops.Scan()(lambda v, u1: (v * 0.5 + u1, v), <vec>, <list>, 2)[0]
+        ms.jvp(<pure>, <vec>, <vec>)[1]
+        ms.vjp(<pure>, <vec>)[1](<vec>)[0]
         <vec> / <num>
         [v * i1 for v in <list> for i1 in range(2)][<bit>]
     """,

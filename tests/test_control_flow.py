@@ -150,6 +150,17 @@ def chosen_again_and_again(x):
     return x if found is None else found
 
 
+@PROGRAMS.on(*SIGNS, 9.0, 30.0)
+def a_tuple_or_a_tensor_chosen_again_and_again(x):
+    y = (x, 1)
+    for i in range(40):
+        if x > i:
+            y = x * i
+        elif x < 0:
+            y = (x * 2, i)
+    return y
+
+
 @PROGRAMS.on(*SIGNS)
 def conditional_expressions(x):
     number = 1 if x > 0 else (2 if x < 0 else 3)

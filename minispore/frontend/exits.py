@@ -222,4 +222,6 @@ def mark(value: Any) -> Any:
         return value._abstract
     if is_number(value):
         return kind_of(value)
+    if isinstance(value, tuple):
+        return (type(value), *map(mark, value))
     return value if type(value) is str else id(value)

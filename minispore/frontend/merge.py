@@ -315,10 +315,10 @@ class Merge:
         return self.numbers(conditions, arms)
 
     def alternative(self, mark: Any, chains: list[dict[Any, tuple]], arms: list[int]) -> Any:
-        """An alternative that some arms have; Tensors of one type and numbers are merged."""
+        """An alternative that some arms have; Tensors of one type, numbers, tuples are merged."""
         found = {k: c[mark][0] for k, c in zip(arms, chains, strict=True) if mark in c}
         first = next(iter(found.values()))
-        if isinstance(first, Tensor) or is_number(first):
+        if isinstance(first, (Tensor, tuple)) or is_number(first):
             return self.value(list(found.values()), list(found))
         return first
 
