@@ -83,6 +83,17 @@ class Scalar(ScalarLike):
             raise TypeError("bad operand type for unary ~: 'float'")
         return -self - 1
 
+    def __lshift__(self, places: Any) -> Any:
+        return self * (1 << places) if self.kind is not float else NotImplemented
+
+    def __rshift__(self, places: Any) -> Any:
+        return self // (1 << places) if self.kind is not float else NotImplemented
+
+    def __rlshift__(self, other: Any) -> Any:
+        raise NeedConstant("by how many places a number is shifted")
+
+    __rrshift__ = __rlshift__
+
     def __round__(self, digits: Any = None) -> Any:
         return scalar_op("ScalarRound", self, *(() if digits is None else (digits,)))
 

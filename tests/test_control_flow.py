@@ -335,6 +335,14 @@ def numbers_of_tensors(x, y, z):
     return a < b < c, a <= b != c, (a + b) // c, a - b, b % a, a / b, a if a < b else b
 
 
+@PROGRAMS.on(5, -7, 0)
+def shifted_numbers(n):
+    k, b = int(n), bool(n > 1)
+    j = k
+    j <<= 2
+    return j, k << 0, k >> 1, -k >> 3, b << 2, b >> 1
+
+
 @PROGRAMS.on(*SIGNS)
 def list_written_in_an_arm(x):
     a = [x, x]
