@@ -466,8 +466,7 @@ class Writer:
         kind = "steps" if self.chance(0.5) else "depth"
         name, count, value = self.number("r"), self.number("k"), self.number("v")
         known = {count: "whole" if kind == "steps" else "known", value: "vec"}
-        lines = self.body(known, "vec", depth, captures)
-        *lines, last = lines
+        *lines, last = self.body(known, "vec", depth, captures, kept=count)
         again = f"{prefix}{name}({count} - 1, {value} * 0.5)"
         lines += [f"if {count} > 0:", f"    {value} = {last.removeprefix('return ')}",
                   f"    return {again} + {value} * 0.5", f"return {value}"]  # fmt: skip
@@ -480,8 +479,13 @@ class Writer:
         self.signatures[name] = kinds, returns
         self.scope.kinds[name] = "fn" if kinds == ("vec",) and returns == "vec" else "def"
 
-    def body(self, known: dict[str, str], returns: str, depth: int, captures: bool) -> list[str]:
-        """The lines of a function; it may write a few names of the function around it."""
+    def body(
+        self, known: dict[str, str], returns: str, depth: int, captures: bool, kept: str = ""
+    ) -> list[str]:
+        """The lines of a function; it may write a few names of the function around it.
+
+        The argument `kept` is not assigned to.
+        """
         around, place = self.scope, self.place
         lines: list[str] = []
         safe = [n for n, k in around.kinds.items() if k != "fn" or n not in around.targets]
@@ -494,9 +498,7 @@ class Writer:
                 self.scope.targets = set(outer)
                 around.fresh -= set(outer)
         self.scope.kinds |= known
-        self.scope.targets |= known.keys()
-        if any(k == "known" for k in known.values()):  # it counts the calls
-            self.scope.targets -= {n for n, k in known.items() if k == "known"}
+        self.scope.targets |= known.keys() - {kept}
         self.place = Place((returns,), 0, place.nested + 1, True)
         lines += self.block(depth)[0]
         lines.append(f"return {self.result(returns)}")
