@@ -159,6 +159,11 @@ def stores_a_parameter_and_writes_it_by_assignment(net, x):
     return net.q * 1
 
 
+def leaves_a_parameter_to_the_next_call(net, x):
+    net.h = x * 2
+    net.h = net.q
+
+
 def writes_and_reads_itself_in_a_loop(net, x):
     net.h = x
     for _ in range(int(x.sum())):
@@ -248,6 +253,7 @@ def reads_old_values_later(net, x):
         writes_in_containers, swaps, writes_one_tensor_by_two_names, shares_what_it_writes,
         stores_its_argument, stores_a_parameter, replaces_a_parameter, writes_in_an_arm,
         stores_a_parameter_and_writes_it_by_assignment, writes_and_reads_itself_in_a_loop,
+        leaves_a_parameter_to_the_next_call,
         writes_in_one_arm, writes_in_a_loop, writes_in_a_long_loop, writes_in_a_loop_that_is_left,
         prints_between, returns_what_it_wrote, reads_old_values_later,
     ],

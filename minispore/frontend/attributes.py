@@ -226,11 +226,16 @@ def _set_on_old(ev: Evaluator, obj: Any, name: str, value: Any) -> None:
     """Write an attribute of an object that is older than the call: a Tensor only."""
     key = ("attribute", id(obj), name)
     real = getattr(obj, "__dict__", {}).get(name, UNSET)
+    is_cell = hasattr(type(obj), "construct")  # which keeps its Parameters
+    if is_cell and key not in ev.world.slots:
+        code, fresh, text = ev.outside.source(obj)
+        held = f"isinstance({code}.__dict__.get({name!r}), {ev.outside.constant(Parameter)})"
+        held += f" is {isinstance(real, Parameter)}"
+        ev.outside.require(held, f"whether {text}.{name} is a Parameter", fresh)
     if isinstance(ev.world.slots.get(key, real), Parameter):
         current = get_attribute(ev, obj, name)
         if value is current:  # ``self.p += 1`` wrote it
             return
-        is_cell = hasattr(type(obj), "construct")  # which keeps its Parameters
         if is_cell and isinstance(value, Tensor) and not isinstance(value, Parameter):
             current.set_data(value)
             return
