@@ -42,7 +42,7 @@ DOCUMENTED = (
 # Where the front end lets Python (or an op) find the program's own faults.
 PYTHONS_OWN = {
     "operate", "get_item", "set_item", "get_attribute", "convert", "handler", "native",
-    "call_container_method", "_call_journaled", "_of_tensor", "_of_instance", "_missing",
+    "call_container_method", "iterate", "_call_journaled", "_of_tensor", "_of_instance", "_missing",
     "expression_Dict", "expression_Slice", "statement_Delete", "instantiate", "_of_class",
 }  # fmt: skip
 
