@@ -315,6 +315,21 @@ def test_equal_items_are_one():
     assert rewrite(graph, TUPLE_RULES) is graph
 
 
+def test_a_token_that_a_call_hands_on_stays_where_it_is():
+    keeps = graph_of(lambda t, x: (t, x), TOKEN, INT)
+    keeps = FuncGraph("keeps", keeps.parameters, make_tuple(keeps.outputs()[:2]))
+    t, x = parameters(TOKEN, INT)
+    call = apply_node(keeps, t, x)
+    graph = FuncGraph("f", [t, x], make_tuple([tuple_item(call, i) for i in range(2)]))
+    after, fired = swept(TUPLE_RULES, graph)
+    assert fired == ["known_item"] and after.output.inputs[1] is x
+    arms = tuple(graph_of(lambda t: t, TOKEN) for _ in "ab")
+    arms = tuple(FuncGraph("a", a.parameters, a.parameters[0]) for a in arms)
+    c, t = parameters(BOOL, TOKEN)
+    graph = FuncGraph("f", [c, t], apply_node(Switch(arms), c, t))
+    assert optimize(graph).output is t
+
+
 def test_known_results_of_single_outputs():
     c, x = parameters(BOOL, INT)
     arms = tuple(graph_of(lambda x: x, INT, name=n) for n in "ab")
