@@ -12,7 +12,9 @@ import shutil
 from pathlib import Path
 from typing import Any, ClassVar
 
+import error_programs
 import house
+import messages
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -37,10 +39,14 @@ def copy_notebooks(source: Path, target: Path) -> None:
             shutil.copyfile(path, copy)
 
 
-def fill_in_sizes(app: Sphinx, page: str, source: list[str]) -> None:
-    """Replace ``{{ ops }}`` and its like, on the page of the house, by the size of the room."""
+def fill_in_facts(app: Sphinx, page: str, source: list[str]) -> None:
+    """Replace what a page leaves to the code: ``{{ ops }}`` by the size of a room, messages."""
     if page == "house":
         source[0] = re.sub(r"\{\{ (\w+) \}\}", lambda m: house.described(m[1]), source[0])
+    if page == "errors":
+        source[0] = source[0].replace("```{messages}\n```\n", messages.page())
+        for path in (*MODULES.values(), Path(messages.__file__), Path(error_programs.__file__)):
+            app.env.note_dependency(str(path))
 
 
 # ------------------------------------------------------------------------------------- search
@@ -190,7 +196,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("chapters", Chapters)
     app.add_directive("house-map", HouseMap)
     app.add_directive("public", Public)
-    app.connect("source-read", fill_in_sizes)
+    app.connect("source-read", fill_in_facts)
     app.connect("autodoc-process-docstring", plain_text, priority=400)  # napoleon has 500
     app.connect("autodoc-process-docstring", restore_colons, priority=600)
     app.connect("object-description-transform", shorten_names)

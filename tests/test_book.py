@@ -262,6 +262,12 @@ def test_the_book_shows_outputs_as_committed(built):
     assert (built[0] / "html" / "_static" / "tex-svg.js").is_file()
 
 
+def test_messages_are_shown_with_their_programs(built):
+    page = (built[0] / "html" / "errors.html").read_text(encoding="utf-8")
+    assert "is ambiguous: use .any() or .all()" in page and "truth_of_several" in page
+    assert "{messages}" not in page and page.count("What to do:") > 50
+
+
 def test_nothing_is_loaded_from_elsewhere(built):
     for path in (built[0] / "html").rglob("*.html"):
         text = path.read_text(encoding="utf-8")

@@ -632,6 +632,24 @@ def _():
     assert compiled.compile_count == 2  # one for tuples, one for lists
 
 
+@row("A function that is compiled again and again")
+def _():
+    compiled = ms.jit(lambda x, k: x * k)
+    with pytest.warns(RuntimeWarning, match="compiled 8 times because of k") as caught:
+        for k in range(20):
+            compiled(Tensor(1.0), k)
+    assert len(caught) == 1
+    assert "k is 19 (int), and was 18 (int)" in str(compiled.explain_recompile())
+
+
+@row("A nan or inf that an operation makes")
+def _():
+    for run in both(lambda x: ops.log(x)):
+        assert run(Tensor(0.0)) == -math.inf
+        with ms.context.using(check_finite=True), pytest.raises(FloatingPointError, match="Log"):
+            run(Tensor(0.0))
+
+
 @row("Unknown options of `jit` and `JitConfig`")
 def _():
     for take in (lambda **options: ms.jit(ops.sin, **options), ms.JitConfig):

@@ -129,6 +129,8 @@ def _shown(value: Any) -> str:
 
 def _bad(value: Any, nan_only: bool = False) -> tuple[int, ...] | None:
     """The position of the first nan (or, unless nan_only, inf) of an ndarray or float."""
+    if isinstance(value, np.generic):  # what NumPy gives for an array without axes
+        value = np.asarray(value)
     if isinstance(value, float):
         is_bad = math.isnan(value) or (not nan_only and math.isinf(value))
         return () if is_bad else None
