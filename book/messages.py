@@ -22,7 +22,7 @@ from structure import MODULES, PACKAGE
 # Where messages about the user's program are written.
 SOURCES = (
     "frontend/", "program.py", "compile.py", "symbolic.py", "jit_options.py", "decorators.py",
-    "ops/structural.py",
+    "ops/structural.py", "dims.py", "mutable.py", "inputs.py",
 )  # fmt: skip
 # What becomes a message besides errors, and how it is put into words.
 WORDS = {

@@ -31,13 +31,15 @@ class Program:
     message: str
     args: tuple
     mode: str = "ast"
+    described: Any = None  # what the arguments look like
     is_script: bool = False  # it is called as it is, and compiles something itself
 
     def run(self) -> Any:
         """Compile and call it."""
         if self.is_script:
             return self.function()
-        return ms.jit(self.function, capture_mode=self.mode)(*self.args)
+        options = {"capture_mode": self.mode, "input_signature": self.described}
+        return ms.jit(self.function, **options)(*self.args)
 
 
 @dataclass
@@ -208,6 +210,109 @@ def a_name_of_one_arm(x):
     if x.sum() > 0:
         y = x
     return y
+
+
+# ==================================================================================== sizes
+PROGRAMS.chapter("Sizes that vary")
+
+
+@on(TypeError, "where something is decided by it, cannot be known when the graph is compiled")
+def deciding_by_a_size(x):
+    """How many items there are is known when the graph runs: compute with a mask instead."""
+    return x.split(len(x[x > 0]))
+
+
+@on(ZeroDivisionError, "division by the size 0", described=Tensor(shape=[None], dtype=ms.float32))
+def dividing_by_a_size(x):
+    """Python's own error."""
+    return x * (7 // (x.shape[0] - 2))
+
+
+@script(ValueError, "1 inputs are described, but 2 are given")
+def another_number_of_inputs():
+    """Describe every argument."""
+    return described(ROWS)(X, X)
+
+
+@script(ValueError, "input 'x' is described as 2 values")
+def a_tensor_for_a_pair():
+    """Call it as it is described."""
+    return described((ROWS, ROWS))(X)
+
+
+@script(TypeError, "input 'x' is described as a Tensor, but is int (3)")
+def a_number_for_a_tensor():
+    """Call it as it is described."""
+    return described(ROWS)(3)
+
+
+@script(TypeError, "input 'x' is described as Float32, but is Int64")
+def a_described_dtype():
+    """Cast the argument."""
+    return described(ROWS)(Tensor([[1, 2]]))
+
+
+@script(ValueError, "input 'x' is described with shape (None, 2), but has shape (2,)")
+def a_described_shape():
+    """Only the sizes that are None may be any."""
+    return described(ROWS)(X)
+
+
+@script(ValueError, "input 'x' is described as 2, but is 3")
+def a_described_constant():
+    """Call it with this constant, or leave it out of the description."""
+    return described(2)(3)
+
+
+ROWS = Tensor(shape=[None, 2], dtype=ms.float32)
+
+
+class Described(nn.Cell):
+    def construct(self, x, *more):
+        return x
+
+
+def described(*inputs):
+    """A Cell that is compiled for inputs like these."""
+    net = Described()
+    net.set_inputs(*inputs)
+    return ms.jit(net)
+
+
+@script(ValueError, "enable_dynamic: describe an input, as in enable_dynamic(x=Tensor(...))")
+def describing_nothing():
+    """Name an input, and give a Tensor with None among its sizes."""
+    return ms.enable_dynamic()
+
+
+@script(TypeError, "enable_dynamic: 'x' must be described by Tensors")
+def describing_by_a_shape():
+    """`Tensor(shape=[None, 3], dtype=ms.float32)`."""
+    return ms.enable_dynamic(x=(None, 3))
+
+
+@script(TypeError, "enable_dynamic: no size of 'x' is None")
+def describing_fixed_sizes():
+    """Write None for the sizes that vary."""
+    return ms.enable_dynamic(x=X)
+
+
+@script(ValueError, "enable_dynamic: 'z' is no parameter; there are ['a', 'b']")
+def describing_an_unknown_parameter():
+    """Use the parameter's name."""
+    return ms.enable_dynamic(z=ROWS)(two)
+
+
+@script(TypeError, "mutable: dynamic_len=True is for a tuple or list, not int")
+def a_number_of_dynamic_length():
+    """Leave it out."""
+    return ms.mutable(3, dynamic_len=True)
+
+
+@script(TypeError, "mutable takes Tensors, numbers, and tuples, lists and dicts of them, not str")
+def a_mutable_string():
+    """Strings are constants: each has a graph of its own."""
+    return ms.mutable("a")
 
 
 # ========================================================================== arms and loops
@@ -1416,4 +1521,6 @@ UNSHOWN = {
     "there is no item {index}": "a check before it says that the index is out of range",
     "a Parameter cannot be made in a compiled function": "making it has been refused before",
     "{type(value).__name__} is no value of the graph": "ops check their arguments",
+    "the size {symbol} outside of the arm or loop where it is born": "such a value cannot leave it",
+    "a gradient of higher order needs zeros in a loop": "sizes that are born, third order",
 }
