@@ -45,7 +45,8 @@ def fill_in_facts(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] = re.sub(r"\{\{ (\w+) \}\}", lambda m: house.described(m[1]), source[0])
     if page == "errors":
         source[0] = source[0].replace("```{messages}\n```\n", messages.page())
-        for path in (*MODULES.values(), Path(messages.__file__), Path(error_programs.__file__)):
+        programs = Path(error_programs.__file__).parent.glob("*.py")
+        for path in (*MODULES.values(), Path(messages.__file__), *programs):
             app.env.note_dependency(str(path))
 
 

@@ -1,28 +1,29 @@
 """The page of error messages: found in the source, shown by programs that raise them.
 
-``templates`` reads the source of the front end for every message that it can raise; the programs in
-tests/error_programs.py raise them.  A test fails if a message has no program, or if a program shows
-none of the source; so the page, which is made of the programs, is complete.
+``templates`` reads the source for every message that the compiler and the gradients can raise; the
+programs in tests/error_programs raise them.  A test fails if a message has no program, or if a
+program shows none of the source; so the page, which is made of the programs, is complete.
 """
 
 import ast
 import contextlib
-import inspect
 import io
 import re
-import textwrap
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
+from pathlib import Path
+from types import ModuleType
 
-from error_programs import PROGRAMS, Program
+from error_programs import CHAPTERS, PROGRAMS, Chapter, Program, catalogue
 from structure import MODULES, PACKAGE
 
-# Where messages about the user's program are written.
+# Where messages about compiling and differentiating the user's program are written.
 SOURCES = (
-    "frontend/", "program.py", "compile.py", "symbolic.py", "jit_options.py", "decorators.py",
-    "ops/structural.py", "dims.py", "mutable.py", "inputs.py",
+    "frontend/", "program.py", "compile.py", "graph_function.py", "symbolic.py", "tree.py",
+    "dims.py", "inputs.py", "mutable.py", "tensor.py", "ops/structural.py", "autodiff/",
+    "jit_options.py", "decorators.py", "ir/finite.py",
 )  # fmt: skip
 # What becomes a message besides errors, and how it is put into words.
 WORDS = {
@@ -70,8 +71,8 @@ def _messages(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
             yield node.args[0], WORDS.get(kind, "{}")
     elif isinstance(node, ast.Assign):
         target = node.targets[0]
-        named = getattr(target, "attr", "") or getattr(getattr(target, "value", None), "attr", "")
-        if named in ("why", "aliased"):
+        target = target.value if isinstance(target, ast.Subscript) else target
+        if (getattr(target, "attr", "") or getattr(target, "id", "")) in ("why", "aliased"):
             yield node.value, "{}"
     elif isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "_ESCAPES":
         yield from ((value, "{}") for value in node.value.values)  # type: ignore[union-attr]
@@ -108,14 +109,14 @@ def unmatched(messages: list[str]) -> list[Template]:
 
 @cache
 def errors() -> dict[str, Exception]:
-    """The errors of all programs, by the names of their functions."""
+    """The errors of all programs, by the programs' names."""
     found: dict[str, Exception] = {}
-    for program in chain(*PROGRAMS.values()):
+    for program in PROGRAMS:
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 program.run()
         except Exception as error:  # what the page is about
-            found[program.function.__name__] = error
+            found[program.name] = error
     return found
 
 
@@ -124,67 +125,140 @@ def raised() -> list[str]:
     return [str(error) for error in errors().values()]
 
 
-def advice(program: Program) -> str:
-    """What a program says to do."""
-    return inspect.cleandoc(program.function.__doc__ or "")
-
-
 def page() -> str:
     """The page's text, in Markdown."""
-    lines: list[str] = []
-    for title, programs in PROGRAMS.items():
-        lines += ["", f"## {title}", ""]
-        for program in programs:
-            code = Code(program.function)
-            error = errors()[program.function.__name__]
-            message = re.sub(r"([\\`*_<>|])", r"\\\1", code.located(str(error)))
-            lines += [f"**{type(error).__name__}**: {message}", ""]
-            todo = advice(program)
-            lines += ["```python", code.text, "```", ""]
-            lines += [todo if todo.startswith("Python's own") else f"*What to do:* {todo}", ""]
-    return "\n".join(lines)
+    return "\n".join(line for chapter in CHAPTERS for line in _chapter(chapter))
 
 
-class Code:
+def _chapter(chapter: Chapter) -> Iterator[str]:
+    """A chapter: first what this package says, then what Python says."""
+    yield from ["", f"## {chapter.title}", "", chapter.text, ""]
+    for program in chapter.programs:
+        if program.advice:
+            yield from _entry(program)
+    own = [program for program in chapter.programs if not program.advice]
+    if own:
+        yield from ["Errors that are as in Python:", ""]
+    for program in own:
+        yield from _entry(program)
+
+
+def _entry(program: Program) -> Iterator[str]:
+    listing = Listing(program)
+    error = errors()[program.name]
+    message = re.sub(r"([\\`*_<>|\[\]])", r"\\\1", listing.located(str(error)))
+    yield from [f"**{type(error).__name__}**: {message}", ""]
+    yield from ["```python", listing.text, "```", ""]
+    if program.advice:
+        yield from [f"*What to do:* {program.advice}", ""]
+
+
+# -------------------------------------------------------------------------------- the programs
+
+
+class Listing:
     """A program as the page shows it: without decorator and docstring, after what it refers to."""
 
-    def __init__(self, function: Callable):
-        lines, first = inspect.getsourcelines(function)
-        dedented = textwrap.dedent("".join(lines)).rstrip().split("\n")
-        node = ast.parse("\n".join(dedented)).body[0]
-        assert isinstance(node, ast.FunctionDef)
-        start, removed = node.lineno - 1, 0
-        if ast.get_docstring(node) is not None:
-            removed = (node.body[0].end_lineno or 0) - node.body[0].lineno + 1
-            del dedented[node.body[0].lineno - 1 : node.body[0].end_lineno]
-            while not dedented[node.body[0].lineno - 1].strip():
-                del dedented[node.body[0].lineno - 1]
-                removed += 1
-        above = _referred(function)
-        self.text = "\n\n\n".join([*above, "\n".join(dedented[start:])])
-        self.first, self.last = first + start, first + len(lines) - 1
-        self.shift = len("\n\n\n".join([*above, ""]).split("\n")) - self.first - removed
+    def __init__(self, program: Program):
+        module = sys.modules[program.function.__module__]
+        name = program.function.__qualname__.partition(".")[0]  # a factory, for a closure
+        self.places: dict[tuple[str, int], int] = {}  # file and line -> line shown
+        lines: list[str] = []
+        before: ast.stmt | None = None
+        for scope, statement in _needed(module, name):
+            if before is not None and not (_is_short(before) and _is_short(statement)):
+                lines += ["", ""]
+            file = Path(scope.__file__ or "")
+            source = file.read_text(encoding="utf-8").split("\n")
+            hidden = _docstring_lines(statement)
+            is_program = (scope, name) == (module, getattr(statement, "name", ""))
+            for number in range(_first_line(statement, is_program), statement.end_lineno + 1):  # type: ignore[operator]
+                if number not in hidden:
+                    lines.append(source[number - 1].split("  # noqa")[0])
+                    self.places[file.name, number] = len(lines)
+            before = statement
+        self.text = "\n".join(lines)
 
     def located(self, message: str) -> str:
         """A message without folders, its lines counted in the text."""
 
         def place(match: re.Match[str]) -> str:
-            number = int(match[1])
-            inside = self.first <= number <= self.last
-            return f"line {number + self.shift}" if inside else "elsewhere"
+            return f"line {self.places.get((match[1], int(match[2])), '?')}"
 
-        message = re.sub(r"error_programs\.py:(\d+)", place, message)
-        return re.sub(r"\S*/error_programs\.py", "program.py", message)
+        message = re.sub(r"(\w+\.py):(\d+)", place, message)
+        return re.sub(r"\S*/error_programs/\w+\.py", "program.py", message)
 
 
-def _referred(function: Callable) -> list[str]:
-    """The sources of the functions and classes that a program names."""
-    scope, found = function.__globals__, {}
-    for name in function.__code__.co_names:
-        value = scope.get(name)
-        kind = value if inspect.isfunction(value) or inspect.isclass(value) else type(value)
-        if getattr(kind, "__module__", "") == scope["__name__"] and kind is not function:
-            found[name] = inspect.getsource(kind).rstrip()
-            if kind is not value:
-                found[name] += f"\n\n\n{name} = {kind.__name__}()"
-    return list(dict.fromkeys(found.values()))
+@cache
+def _statements(module: ModuleType) -> dict[str, list[ast.stmt]]:
+    """The top-level statements of a module by the names that they define or act on."""
+    found: dict[str, list[ast.stmt]] = {}
+    tree = ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8"))
+    for statement in tree.body:
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            names = [statement.name]
+        elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            names = [n.id for n in ast.walk(statement) if _is_stored(n)]  # type: ignore[attr-defined]
+        else:  # NAME.method(...)
+            owner = getattr(getattr(getattr(statement, "value", None), "func", None), "value", None)
+            names = [owner.id] if isinstance(owner, ast.Name) else []
+        for name in names:
+            found.setdefault(name, []).append(statement)
+    return found
+
+
+def _needed(module: ModuleType, name: str) -> list[tuple[ModuleType, ast.stmt]]:
+    """A function's statement, after those that define what it names."""
+    found: dict[tuple[bool, int], tuple[ModuleType, ast.stmt]] = {}
+    todo = [(module, name)]
+    while todo:
+        scope, wanted = todo.pop()
+        if wanted not in _statements(scope) and hasattr(scope, wanted):
+            scope = catalogue
+        for statement in _statements(scope).get(wanted, ()):
+            key = (scope is not catalogue, statement.lineno)
+            if key not in found:
+                found[key] = (scope, statement)
+                todo += [(scope, n) for n in _names(statement)]
+    last = _statements(module)[name][0]
+    ordered = [found[key] for key in sorted(found)]
+    return [pair for pair in ordered if pair[1] is not last] + [(module, last)]
+
+
+def _names(statement: ast.stmt) -> set[str]:
+    """The names that a statement reads, and has not from itself."""
+    parts = [n for n in ast.iter_child_nodes(statement) if n not in _decorators(statement)]
+    nodes = [n for part in parts for n in ast.walk(part)]
+    own = {n.id for n in nodes if _is_stored(n)}  # type: ignore[attr-defined]
+    own |= {n.arg for n in nodes if isinstance(n, ast.arg)}
+    shared = {x for n in nodes if isinstance(n, ast.Global) for x in n.names}
+    return {n.id for n in nodes if isinstance(n, ast.Name)} - (own - shared)
+
+
+def _is_stored(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def _is_short(statement: ast.stmt) -> bool:
+    return not isinstance(statement, (ast.FunctionDef, ast.ClassDef))
+
+
+def _decorators(statement: ast.stmt) -> list[ast.expr]:
+    return getattr(statement, "decorator_list", [])
+
+
+def _first_line(statement: ast.stmt, is_program: bool) -> int:
+    """Where a statement begins: a program after its decorator."""
+    decorators = [] if is_program else _decorators(statement)
+    return min([statement.lineno, *(d.lineno for d in decorators)])
+
+
+def _docstring_lines(statement: ast.stmt) -> set[int]:
+    """The lines of the docstrings of functions, and blank lines after them."""
+    hidden: set[int] = set()
+    for node in ast.walk(statement):
+        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
+            end = node.body[1].lineno if len(node.body) > 1 else node.body[0].lineno + 1
+            end = min([end, *(d.lineno for d in _decorators(node.body[-1]))])
+            hidden.update(range(node.body[0].lineno, end))
+    return hidden

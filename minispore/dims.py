@@ -299,7 +299,10 @@ def _decider(form: Form) -> Decisions:
     """What decides about a form; NeedConstant if nothing does."""
     if _active.stack and _active.stack[-1].hints.keys() >= _symbols(form):
         return _active.stack[-1]
-    raise NeedConstant(f"the size {_text(form)}, where something is decided by it,")
+    raise NeedConstant(
+        f"the size {_text(form)}, where something is decided by it,",
+        "it depends on values, so use a mask in place of choosing items",
+    )
 
 
 def is_positive(size: Any) -> bool:
@@ -452,7 +455,7 @@ def _divided(a: Any, b: Any, function: Callable) -> Any:
     """``a // b`` or ``a % b`` of sizes."""
     try:
         if is_zero(b):
-            raise ZeroDivisionError("division by the size 0")
+            raise ZeroDivisionError("integer division or modulo by zero")
         whole = divided(a, b) if is_positive(b) else divided(-a, -b)
     except NeedConstant:
         return function(as_number(a), as_number(b))

@@ -52,7 +52,10 @@ class Inputs:
             return
         values.pop("self", None)
         if len(values) != len(self.given):
-            raise ValueError(f"{len(self.given)} inputs are described, but {len(values)} are given")
+            raise ValueError(
+                f"{len(self.given)} inputs are described, but {len(values)} are given: "
+                "describe each"
+            )
         for (name, value), described in zip(values.items(), self.given, strict=True):
             yield name, described, value
 
@@ -71,7 +74,8 @@ def _match(name: str, described: Any, value: Any, found: Axes) -> None:
     """Check an argument, and note the axes that may have another size."""
     if isinstance(described, (tuple, list)):
         if not isinstance(value, (tuple, list)) or len(value) != len(described):
-            raise ValueError(f"input '{name}' is described as {len(described)} values")
+            kind = f"{len(value)}" if isinstance(value, (tuple, list)) else type(value).__name__
+            raise ValueError(f"input '{name}' is described as {len(described)} values, not {kind}")
         for i, (d, v) in enumerate(zip(described, value, strict=True)):
             _match(f"{name}[{i}]", d, v, found)
     elif not isinstance(described, Tensor):

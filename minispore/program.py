@@ -270,7 +270,7 @@ def _as_seen(ev: Evaluator, value: Any) -> Any:
 
 def _needs_constant(ev: Evaluator, error: NeedConstant) -> TypeError:
     """The user's error for a run-time value where a graph needs a constant."""
-    advice = ""
+    advice = f": {error.advice}" if error.advice else ""
     if isinstance(ev, Tracer):
         advice = (
             ", while Python runs the function (capture_mode='trace'); capture_mode='ast' reads its "
@@ -387,5 +387,8 @@ def graph_of_rule(rule: Callable, abstracts: list[Abstract]) -> FuncGraph:
         items = value if isinstance(value, (tuple, list)) else (value,)
         outputs = [ev.node_of(0 if v is None else v) for v in items]
     if ev.outside.params:
-        raise UnsupportedError("a gradient rule must not use Tensors other than its arguments")
+        raise UnsupportedError(
+            "a gradient rule must not use Tensors other than its arguments: make them inputs of "
+            "the primitive"
+        )
     return Lowering(ev.home, ev.names).graph(ev.root, outputs)

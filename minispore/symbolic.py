@@ -59,12 +59,10 @@ class Scalar(ScalarLike):
         raise NeedConstant(f"the truth of {_a(self.kind)}")
 
     def __index__(self) -> int:
-        raise NeedConstant(f"{_a(self.kind)} that decides types, shapes or Python objects")
+        what = f"{_a(self.kind)} that decides types, shapes or Python objects"
+        raise NeedConstant(what, "make it a constant, or compute with a mask")
 
-    __int__ = __index__
-
-    def __float__(self) -> float:
-        raise NeedConstant(f"{_a(self.kind)} that decides types, shapes or Python objects")
+    __int__ = __float__ = __index__
 
     def __repr__(self) -> str:
         return f"<{self.kind.__name__} known at run time>"
@@ -90,7 +88,7 @@ class Scalar(ScalarLike):
         return self // (1 << places) if self.kind is not float else NotImplemented
 
     def __rlshift__(self, other: Any) -> Any:
-        raise NeedConstant("by how many places a number is shifted")
+        raise NeedConstant("by how many places a number is shifted", "multiply by 2 ** n")
 
     __rrshift__ = __rlshift__
 
@@ -104,7 +102,9 @@ class Scalar(ScalarLike):
         return other // self, other % self
 
     def __hash__(self) -> int:
-        raise NeedConstant(f"{_a(self.kind)} that is a dict key, or in a set,")
+        raise NeedConstant(
+            f"{_a(self.kind)} that is a dict key, or in a set,", "use a list of pairs"
+        )
 
 
 _SCALARS: dict[type, type] = {
@@ -131,7 +131,7 @@ def _binary(name: str) -> tuple[Callable, Callable]:
 
     def forward(self: Scalar, other: Any, modulo: Any = None) -> Any:
         if modulo is not None:
-            raise NeedConstant("pow() of three numbers")
+            raise NeedConstant("pow() of three numbers", "write a ** b % c")
         return scalar_op(name, self, other) if fits(self, other) else NotImplemented
 
     def reflected(self: Scalar, other: Any) -> Any:

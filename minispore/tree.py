@@ -14,7 +14,14 @@ import numpy as np
 
 
 class NeedConstant(Exception):
-    """A value known only at run time was used where a graph needs a constant."""
+    """A value known only at run time was used where a graph needs a constant; what to do instead.
+
+    Its text is what cannot be known.
+    """
+
+    def __init__(self, what: str, advice: str = ""):
+        super().__init__(what)
+        self.advice = advice
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +94,9 @@ class Text:
         return "".join(map(str, self.parts))
 
     def _refuse(self, *_: Any) -> Any:
-        raise NeedConstant("the content of a string that depends on a Tensor")
+        raise NeedConstant(
+            "the content of a string that depends on a Tensor", "test the number that it is made of"
+        )
 
     __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _refuse  # type: ignore[assignment]
     __len__ = __bool__ = __iter__ = __contains__ = __getitem__ = _refuse

@@ -104,6 +104,7 @@ def test_missing_folder_and_file(folder):
         (gzip.compress(idx(np.zeros(4000)))[:-10], "is damaged"),
         (b"\x1f\x8bnonsense", "is damaged"),
     ],
+    ids=["empty", "cut", "of-floats", "text", "in-header", "short", "long", "cut-gzip", "no-gzip"],
 )
 def test_damaged_files(tmp_path, content, message):
     path = tmp_path / "file"

@@ -1,10 +1,13 @@
 """What an error shows: the user's lines, one caret, the operands and where they were made."""
 
+import time
+
 import pytest
 
 import minispore as ms
 from minispore import Tensor, nn, ops
-from minispore.ir.node import shown_frames
+from minispore.frontend.errors import locate
+from minispore.ir.node import Location, shown_frames
 
 X = Tensor([[1.0, 2.0]])
 
@@ -123,6 +126,154 @@ def test_lines_of_the_package_are_hidden(monkeypatch):
     _, lines = raised(nn.Dense(3, 2))  # where there is no line of the user's
     assert "basic.py" in lines[1]
     assert shown_frames([]) == []
+
+
+def test_calls_that_repeat_are_shown_once():
+    def even(n):
+        return odd(n + 1)
+
+    def odd(n):
+        return even(n + 1)
+
+    def endless(n):
+        return endless(n + 1)
+
+    _, lines = raised(lambda x: even(0))
+    assert [line.strip() for line in lines if "File" not in line] == [
+        "While compiling the graph:", "_, lines = raised(lambda x: even(0))",
+        "return odd(n + 1)", "return even(n + 1)", "[Previous 2 calls repeated 498 more times]",
+        "return odd(n + 1)", "^^^^^^^^^^",
+    ]  # fmt: skip
+    _, lines = raised(lambda x: endless(0))
+    assert lines[-2:] == ["           ^^^^^^^^^^^^^^", "  [Previous call repeated 998 more times]"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("abc", "a b c"),
+        ("aabb", "a*2 b*2"),
+        ("xababababy", "x ab*4 y"),
+        ("aabaab", "aab*2"),
+        ("abcabcab", "abc*2 a b"),
+    ],
+)
+def test_cycles_of_calls(text, found):
+    frames = [Location("nowhere.py", 1, function=c) for c in text]
+    lines = shown_frames(frames)
+    parts = [line.partition("in ")[2].split("\n") for line in lines]
+    shown = "".join(name + ("|" if more else "") for name, *more in parts)
+    expected = "".join(part[:-2] + "|" if "*" in part else part for part in found.split())
+    assert shown == expected
+    times = [line.partition("repeated ")[2] for line in lines if "repeated" in line]
+    assert [t.split()[0] for t in times] == [
+        str(int(part[-1]) - 1) for part in found.split() if "*" in part
+    ]
+
+
+def test_a_deep_stack_is_shown_in_part():
+    error = RecursionError()
+    locate(error, [Location("nowhere.py", i) for i in range(100)])
+    (note,) = error.__notes__
+    assert "... 85 more calls ..." in note and note.count("\n") == 16
+    assert "line 4," in note and "line 5," not in note and "line 90," in note
+
+
+def test_an_append_in_a_loop_is_to_blame():
+    def grows(items, x):
+        items.append(x)
+
+    def fn(x):
+        steps = []
+        while x.sum() < 100:
+            x = x * 2
+            grows(steps, x)
+        return steps
+
+    error, lines = raised(fn)
+    assert "changes the number of items of a list: give it all of them before" in str(error)
+    assert [line.strip() for line in lines if "File" not in line] == [
+        "While compiling the graph:", "grows(steps, x)", "items.append(x)", "^^^^^^^^^^^^^^^",
+    ]  # fmt: skip
+
+
+def test_a_function_without_source_says_what_to_do():
+    scope = {}
+    exec("def f(x):\n    return x * 2", scope)
+    made = scope["f"]
+    with pytest.raises(OSError, match="the source of f cannot be found in <string>.*trace it with"):
+        ms.jit(made)(X)
+    error, lines = raised(lambda x: made(x))
+    assert type(error) is OSError and lines[-1].strip() == "^^^^^^^"
+    assert ms.jit(made, capture_mode="trace")(X).asnumpy().tolist() == [[2.0, 4.0]]
+
+
+def one_attribute(net, x):
+    y, z = x * 1, x * 2
+    net.one = y
+    net.other = y if x.sum() > 0 else z
+    return x
+
+
+def handled(net, x):
+    try:
+        y = x[x.sum().astype(ms.int32)]
+        return y * 2
+    except IndexError:
+        return x
+
+
+def over_a_dict(net, x):
+    table = {"a": x}
+    for key in table:
+        table[key + "b"] = x
+    return x
+
+
+def keyed(net, x):
+    return [1, {x.sum().item(): 2}]
+
+
+@pytest.mark.parametrize(
+    ("function", "blamed"),
+    [
+        (one_attribute, "net.other"),
+        (handled, "x[x.sum().astype(ms.int32)]"),
+        (over_a_dict, "table"),
+        (keyed, "x.sum().item()"),
+    ],
+)
+def test_the_caret_is_where_it_happens(function, blamed):
+    class Net(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.one = self.other = None
+
+        def construct(self, x):
+            return function(self, x)
+
+    _, lines = raised(Net())
+    place = next(i for i, line in enumerate(lines) if set(line) == {" ", "^"})
+    start, end = lines[place].index("^"), len(lines[place])
+    assert lines[place - 1][start:end] == blamed
+
+
+def test_carets_while_tracing():
+    def reads(x):
+        y = x * 2
+        return y * time.time()
+
+    def catches(x):
+        try:
+            return x * 2
+        except ValueError:
+            return x
+
+    for function, blamed in ((reads, "time"), (catches, "ValueError")):
+        with pytest.raises(RuntimeError) as caught:
+            ms.jit(function, capture_mode="trace")(X)
+        *_, line, caret = caught.value.__notes__[0].split("\n")
+        assert blamed in line[caret.index("^") : len(caret)]
 
 
 def test_frames_of_the_package_ask_to_be_hidden(monkeypatch):

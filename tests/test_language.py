@@ -1054,10 +1054,3 @@ def test_a_caret_counts_characters_not_bytes():
     with pytest.raises(AttributeError) as caught:
         ms.jit(fn)(Tensor(1.0))
     assert caught.value.__notes__[0].endswith('("größer", x.nothing)\n' + " " * 22 + "^" * 9)
-
-
-def test_a_deep_stack_is_shown_in_part():
-    with pytest.raises(RecursionError) as caught:
-        ms.jit(endless_recursion)(Tensor(1.0))
-    assert "more calls ..." in caught.value.__notes__[0]
-    assert caught.value.__notes__[0].count("\n") < 60

@@ -113,7 +113,7 @@ def _of_instance(ev: Evaluator, obj: Any, name: str) -> Any:
     cls, found = type(obj), lookup(type(obj), name)
     if isinstance(found, property):
         if found.fget is None:
-            raise AttributeError(f"property '{name}' of '{cls.__name__}' cannot be read")
+            raise AttributeError(f"property '{name}' of '{cls.__name__}' object has no getter")
         _guard(ev, obj, name, found)
         return ev.call(found.fget, [obj], {})
     if has_own(obj, name):
@@ -192,7 +192,9 @@ def set_attribute(ev: Evaluator, obj: Any, name: str, value: Any) -> None:
     found = lookup(type(obj), name)
     if isinstance(found, property):
         if found.fset is None:
-            raise AttributeError(f"property '{name}' of '{type(obj).__name__}' has no setter")
+            raise AttributeError(
+                f"property '{name}' of '{type(obj).__name__}' object has no setter"
+            )
         _guard(ev, obj, name, found)
         ev.call(found.fset, [obj, value], {})
         return
@@ -257,4 +259,4 @@ def _set_on_old(ev: Evaluator, obj: Any, name: str, value: Any) -> None:
     ev.outside.source(obj)
     ev.region.touch(ev.world)
     ev.world.slots[key], ev.world.slots[cell] = value, ev.commits.cell(value, real)
-    ev.overlays[id(obj), name] = obj
+    ev.overlays[id(obj), name] = obj, ev.places()

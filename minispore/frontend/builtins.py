@@ -96,7 +96,9 @@ def _number(kind: type) -> Handler:
         for value in args:
             exits.refuse_choice(value, f"the argument of {kind.__name__}")
             if isinstance(value, Text):
-                raise NeedConstant("the number in a string that depends on a Tensor")
+                raise NeedConstant(
+                    "the number in a string that depends on a Tensor", "keep the number, too"
+                )
         return kind(*args, **kwargs)
 
     return convert
@@ -145,7 +147,7 @@ def _range(ev: Evaluator, *args: Any) -> Any:
         return range(*values)
     start, stop, step = (0, values[0], 1) if len(values) == 1 else (*values, 1)[:3]
     if isinstance(step, Scalar):
-        raise NeedConstant("the step of a range")
+        raise NeedConstant("the step of a range", "make it a constant, or count with while")
     return SymbolicRange(start, stop, step)
 
 
@@ -319,7 +321,9 @@ def _filter(ev: Evaluator, function: Any, items: Any) -> Any:
         for item in source:
             kept = truth(ev, item if function is None else ev.call(function, [item], {}))
             if not isinstance(kept, bool):
-                raise NeedConstant("which items a filter keeps")
+                raise NeedConstant(
+                    "which items a filter keeps", "multiply by a mask, or choose with ops.where"
+                )
             if kept:
                 return item
         return END
@@ -332,7 +336,9 @@ def _sorted(ev: Evaluator, items: Any, key: Any = None, reverse: bool = False) -
     values = list(iterate(ev, items))
     keys = values if key is None else [ev.call(key, [v], {}) for v in values]
     if any(is_symbolic(k) for k in keys):
-        raise NeedConstant("the order of a list that is sorted by Tensors")
+        raise NeedConstant(
+            "the order of a list that is sorted by Tensors", "stack them, and sort with ops.sort"
+        )
     order = sorted(range(len(values)), key=keys.__getitem__, reverse=reverse)
     return ev.born([values[i] for i in order])
 
@@ -395,7 +401,10 @@ def _has(ev: Evaluator, obj: Any, name: str) -> bool:
         return True
     found = hasattr(obj, name)
     if getattr(obj, "__dict__", {}).get(name) is UNSET:
-        raise NeedConstant(f"whether a {type(obj).__name__} has the attribute '{name}'")
+        raise NeedConstant(
+            f"whether a {type(obj).__name__} has the attribute '{name}'",
+            "give it a value in every case",
+        )
     if id(obj) not in ev.births and not isinstance(obj, (Tensor, type)):
         code, fresh, text = ev.outside.source(obj)
         ev.outside.require(f"hasattr({code}, {name!r}) is {found}", f"{text}.{name}", fresh)
@@ -445,7 +454,9 @@ def _format(ev: Evaluator, value: Any, spec: Any = "") -> Any:
 def _print(ev: Evaluator, args: list[Any], kwargs: dict[str, Any]) -> None:
     """Python's print, in program order with all other effects."""
     if kwargs.get("file") is not None:
-        raise UnsupportedError("print to a file cannot be part of a compiled graph")
+        raise UnsupportedError(
+            "print to a file cannot be part of a compiled graph: return what is to be written"
+        )
     ends = {"sep": " ", "end": "\n"}
     for name in kwargs.keys() - ends.keys() - {"file", "flush"}:
         raise TypeError(f"'{name}' is an invalid keyword argument for print()")
@@ -514,8 +525,7 @@ def _call_journaled(ev: Evaluator, obj: Any, method: Any, args: list[Any], kwarg
     """A method of a list, dict or set."""
     name = method.__name__
     if name in _WRITES:
-        ev.check_writable(obj)
-        ev.region.touch(obj)
+        ev.touch_items(obj)
     if name in ("extend", "update"):
         args = [a if isinstance(a, dict) else list(iterate(ev, a)) for a in args]
     if not isinstance(obj, list):
@@ -535,15 +545,19 @@ def _search(ev: Evaluator, items: list, name: str, wanted: Any, *bounds: int) ->
     for i in range(len(items))[start:stop]:
         same = items[i] is wanted or truth(ev, ev.operate(operator.eq, items[i], wanted))
         if not isinstance(same, bool):
-            raise NeedConstant(f"what list.{name} finds among Tensors")
+            raise NeedConstant(
+                f"what list.{name} finds among Tensors", "stack them, and compare with =="
+            )
         found += [i] if same else []
         if found and name != "count":
             break
     if name == "count":
         return len(found)
     if not found:
-        raise ValueError("list.remove(x): x not in list" if name == "remove" else
-                         f"{exits.type_name(wanted)} is not in list")  # fmt: skip
+        shown = exits.type_name(wanted) if is_symbolic(wanted) else repr(wanted)
+        raise ValueError(
+            "list.remove(x): x not in list" if name == "remove" else f"{shown} is not in list"
+        )
     if name == "index":
         return found[0]
     del items[found[0]]

@@ -112,8 +112,13 @@ def _call_method(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str
 
 def _call_descriptor(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """``list.append(items, x)``: the method of its first argument."""
-    if not args or not isinstance(args[0], (function.__objclass__, Text)):
-        raise TypeError(f"{function.__qualname__} needs a '{function.__objclass__.__name__}' first")
+    if not args:
+        raise TypeError(f"unbound method {function.__qualname__}() needs an argument")
+    if not isinstance(args[0], (function.__objclass__, Text)):
+        raise TypeError(
+            f"descriptor '{function.__name__}' for '{function.__objclass__.__name__}' objects "
+            f"doesn't apply to a '{exits.type_name(args[0])}' object"
+        )
     if isinstance(args[0], Text):
         return call(ev, ev.get_attribute(args[0], function.__name__), args[1:], kwargs)
     return call(ev, function.__get__(args[0]), args[1:], kwargs)
@@ -232,7 +237,8 @@ def _made_here(ev: Evaluator, out: Any) -> Any:
     if isinstance(out, Iterator):
         if isinstance(out, (itertools.count, itertools.cycle, itertools.repeat)):
             raise UnsupportedError(
-                f"an endless iterator ({type(out).__name__}) cannot be part of a compiled graph"
+                f"an endless iterator ({type(out).__name__}) cannot be part of a compiled graph: "
+                "count with while, or go over a range"
             )
         return ev.iterator(tuple(out))
     if isinstance(out, (MutableSequence, MutableMapping, MutableSet)) and type(out) not in _UNDONE:
@@ -435,7 +441,9 @@ def instantiate(ev: Evaluator, cls: type, args: list[Any], kwargs: dict[str, Any
         return BUILTINS[cls](ev, args, kwargs)
     if issubclass(cls, BaseException):
         if is_symbolic(kwargs):
-            raise UnsupportedError(f"{cls.__name__} takes run-time values by position only")
+            raise UnsupportedError(
+                f"{cls.__name__} takes run-time values by position only in a compiled graph"
+            )
         return Raised(cls, tuple(args), kwargs)
     if issubclass(cls, Primitive):
         return cls(*args, **kwargs)
@@ -461,7 +469,10 @@ def _make_object(ev: Evaluator, cls: Any, args: list[Any], kwargs: dict[str, Any
     if dataclasses.is_dataclass(cls) and _is_generated(init):
         return _make_dataclass(ev, cls, args, kwargs)
     if cls.__new__ is not object.__new__:
-        raise UnsupportedError(f"objects of class '{cls.__name__}' cannot be made in a graph")
+        raise UnsupportedError(
+            f"a {cls.__name__} cannot be made in a compiled graph, as its class defines __new__: "
+            "make it outside"
+        )
     obj = ev.new_object(cls)
     ev.outside.special_methods(cls)
     if isinstance(init, types.FunctionType):
@@ -499,7 +510,7 @@ def _build_cell(ev: Evaluator, cls: type, args: list[Any], kwargs: dict[str, Any
     if any(is_symbolic(v) for v in [*args, *kwargs.values()]):
         raise UnsupportedError(
             f"{cls.__name__}(...) in a compiled function takes constants: its parameters are made "
-            "before the graph runs"
+            "before the graph runs; give the Tensor to its construct"
         )
     return ev.outside.build(cls, tuple(args), dict(kwargs), cls.__name__)
 
@@ -674,5 +685,8 @@ def _build_bprop(ev: Evaluator, cell: Any, owner: CallNode, inputs: list[Any], v
             if isinstance(x, Tensor) and x._abstract.has_cotangent:
                 custom.cotangents.append(ev.node_of(ops.zeros_like(x) if c is None else c))
         if region.changes(ev.births):
-            raise UnsupportedError(f"{type(cell).__name__}.bprop must not write or print anything")
+            raise UnsupportedError(
+                f"{type(cell).__name__}.bprop must not write or print anything: what it "
+                "returns is all that is used"
+            )
     ev.phase = phase

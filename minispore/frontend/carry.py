@@ -170,7 +170,8 @@ class Carry:
         grew = False
         for i, (obj, old, now) in changes.items():
             if isinstance(obj, (list, dict, set)) and set(old) != set(now):
-                raise Peel(f"the number of items of a {type(obj).__name__}")
+                why = f"the number of items of a {type(obj).__name__}: give it all of them before"
+                raise Peel(why, self.ev.resized.get(i, ()))
             for slot in dict.fromkeys([*old, *now]):
                 before, value = old.get(slot, UNSET), now.get(slot, UNSET)
                 key = (i, slot)

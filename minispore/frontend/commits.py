@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from minispore.frontend.capture import is_trusted
+from minispore.frontend.errors import locate
 from minispore.frontend.heap import UNSET
 from minispore.ir.node import Node
 from minispore.parameter import Parameter
@@ -87,26 +88,36 @@ class Commits:
         """The attributes written so far: number, value."""
         ev = self.ev
         holders: dict[int, Tensor] = {}
-        for (owner, name), obj in ev.overlays.items():
+        for (owner, name), (obj, places) in ev.overlays.items():
             key = ("attribute", owner, name)
             value = ev.world.slots.get(key, UNSET)
             if value is UNSET or value is ev.world.base.get(key) or ev.outside.source(obj)[1]:
                 continue  # not written after all, or an object that no one has when we are done
-            value = ev.readable(value, f"{type(obj).__name__}.{name}")
-            if not isinstance(value, Tensor):
-                raise TypeError(
-                    f"'{name}' of {type(obj).__name__} is a Tensor or not, depending on a Tensor: "
-                    "write a Tensor in every case"
-                )
-            self.refuse_alias(value, holders, name)
             cell = ev.world.slots["cell", owner, name]
-            if not isinstance(cell, Scalar):
+            try:
+                value = self.settled_attribute(obj, name, value, cell)
+                self.refuse_alias(value, holders, name)
+            except TypeError as error:
+                locate(error, places)
+                raise
+            if isinstance(cell, Scalar):
+                yield self.number(Target(NEW, obj, name)), value
+                yield self.number(Target(CHOSEN, obj, name)), cell
+            else:
                 yield self.number(Target(cell, obj, name)), value
-                continue
-            if isinstance(value, Parameter):
-                raise TypeError(f"which Parameter '{name}' is depends on a Tensor: use set_data")
-            yield self.number(Target(NEW, obj, name)), value
-            yield self.number(Target(CHOSEN, obj, name)), cell
+
+    def settled_attribute(self, obj: Any, name: str, value: Any, cell: Any) -> Tensor:
+        """The Tensor that an attribute is in the end; refused if it may be none, or a Parameter."""
+        kind = type(obj).__name__
+        value = self.ev.readable(value, f"{kind}.{name}")
+        if not isinstance(value, Tensor):
+            raise TypeError(
+                f"'{name}' of {kind} is a Tensor or not, depending on a Tensor: "
+                "write a Tensor in every case"
+            )
+        if isinstance(cell, Scalar) and isinstance(value, Parameter):
+            raise TypeError(f"which Parameter '{name}' is depends on a Tensor: use set_data")
+        return value
 
     def cell(self, value: Tensor, real: Any) -> int:
         """The number of the input that an attribute becomes, or NEW; before it was `real`."""

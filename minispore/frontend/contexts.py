@@ -33,7 +33,7 @@ def run(ev: Evaluator, items: list[ast.withitem], body: list[ast.stmt]) -> Exit:
     value = ev.call(enter, [manager], {})
     if item.optional_vars is not None:
         ev.assign(item.optional_vars, value)
-    before = ev.failures
+    before = len(ev.failures)
     error: BaseException | None = None
     exit = Exit(GO_ON)
     try:
@@ -41,7 +41,7 @@ def run(ev: Evaluator, items: list[ast.withitem], body: list[ast.stmt]) -> Exit:
     except Exception as found:
         error = handlers.own(ev, found)
     ev.at(item.context_expr)
-    may_fail = ev.failures > before
+    may_fail = len(ev.failures) > before
     about = [None, None, None] if error is None else [type(error), error, None]
     with Trial(ev.region, kept=True):
         silences = truth(ev, ev.call(leave, [manager, *about], {}))

@@ -184,7 +184,10 @@ def is_same(ev: Evaluator, a: Any, b: Any) -> Any:
         return is_same(ev, b, a)
     if isinstance(a, Tensor) and isinstance(b, Tensor) and a is not b:
         if id(a) in ev.aliased or id(b) in ev.aliased:
-            raise TypeError("whether these are the same Tensor is known only when the graph runs")
+            raise TypeError(
+                "whether these are the same Tensor is known only when the graph runs: keep a flag "
+                "that tells"
+            )
     return a is b
 
 

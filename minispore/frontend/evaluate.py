@@ -114,14 +114,15 @@ class Evaluator(GraphBuilder):
         self.written: set[int] = set()  # ids of Tensors that are written in place somewhere
         # id of a Tensor that may be one of others: these, and what they held when it was made
         self.alternatives: dict[int, list[tuple[Tensor, Node | None]]] = {}
-        self.overlays: dict[tuple[int, str], Any] = {}  # attributes of older objects written here
+        self.overlays: dict[tuple[int, str], tuple[Any, list[Location]]] = {}  # see _set_on_old
         self.alive: list[Any] = []  # keeps ids valid
         self.max_depth = max_depth
         self.returned: Location | None = None  # the last return statement
         self.sized_by: dict[str, list[Node]] = {}  # a size that is born -> Tensors that have it
         self.counts: list[tuple[Primitive, list[Node], Dim]] = []  # what gave such sizes
         self.unrolled = 16 if keeps_loops else 4096  # iterations before a loop is tried as a While
-        self.failures = 0  # how many effects may fail
+        self.resized: dict[int, list[Location]] = {}  # where a container was written last
+        self.failures: list[list[Location]] = []  # where effects are that may fail
         self.tries: list[Region] = []  # where the open try statements stand
         self.handled: list[BaseException] = []  # what the handlers around us handle
         self.undecided: BaseException | None = None  # the last error where a Tensor decides
@@ -139,7 +140,8 @@ class Evaluator(GraphBuilder):
             if written:
                 prim, args = prim.bound(**prim.attrs, written=written), (*args, *values)
         if prim.effect:
-            self.failures += isinstance(prim, Fallible)
+            if isinstance(prim, Fallible):
+                self.failures.append(self.places())
             self.token = self.world.slots["token"]
             self.origin = replace(self.origin, callers=self.callers())
         out = super().bind(prim, args)
@@ -319,6 +321,10 @@ class Evaluator(GraphBuilder):
     def frame(self) -> Frame:
         return self.frames[-1]
 
+    def places(self) -> list[Location]:
+        """The calls that led to where we are, outermost first, and where we are."""
+        return [frame.where for frame in self.frames]
+
     def callers(self) -> tuple[Location, ...]:
         """The calls that led to where we are, outermost first."""
         return tuple(frame.where for frame in self.frames[:-1])
@@ -347,7 +353,7 @@ class Evaluator(GraphBuilder):
 
     def failed(self, error: BaseException) -> None:
         """Put the user's frames on an error that is passing by."""
-        locate(error, [f.where for f in self.frames])
+        locate(error, self.places())
 
     # ---------------------------------------------------------------------- statements
 
@@ -471,11 +477,12 @@ class Evaluator(GraphBuilder):
                 container, index = self.expression(target.value), self.expression(target.slice)
                 self.at(target)
                 exits.refuse_choice(container, "what is deleted from")
-                self.check_writable(container)
-                self.region.touch(container)
+                self.touch_items(container)
                 del container[index]
             else:
-                raise UnsupportedError("an attribute cannot be deleted in a compiled graph")
+                raise UnsupportedError(
+                    "an attribute cannot be deleted in a compiled graph: set it to None"
+                )
 
     def statement_Assert(self, node: ast.Assert) -> Exit:
         condition = self.truth_of(node.test)
@@ -598,6 +605,7 @@ class Evaluator(GraphBuilder):
     def assign(self, target: ast.expr, value: Any) -> None:
         """Bind a target: a name, attribute, item, or a pattern of targets."""
         if isinstance(target, ast.Name):
+            self.at(target)
             self.store_name(target.id, value)
         elif isinstance(target, ast.Attribute):
             obj = self.expression(target.value)
@@ -654,7 +662,10 @@ class Evaluator(GraphBuilder):
     def expression_Constant(self, node: ast.Constant) -> Any:
         if isinstance(node.value, complex):
             self.at(node)
-            raise TypeError("complex numbers cannot be part of a compiled graph")
+            raise TypeError(
+                "complex numbers cannot be part of a compiled graph: compute with real and "
+                "imaginary parts"
+            )
         return node.value
 
     def expression_Name(self, node: ast.Name) -> Any:
@@ -686,8 +697,9 @@ class Evaluator(GraphBuilder):
             if k is None:
                 self.spread(out, self.expression(v))
             else:
-                key = self.expression(k)
-                out[key] = self.expression(v)
+                key, value = self.expression(k), self.expression(v)
+                self.at(k)
+                out[key] = value
         return self.born(out)
 
     def expression_BinOp(self, node: ast.BinOp) -> Any:
@@ -880,7 +892,10 @@ class Evaluator(GraphBuilder):
         for test in tests:
             condition = self.truth_of(test)
             if not isinstance(condition, bool):
-                raise NeedConstant("the length of a comprehension that a Tensor decides")
+                raise NeedConstant(
+                    "the length of a comprehension that a Tensor decides",
+                    "multiply by a mask, or choose with ops.where",
+                )
             if not condition:
                 return False
         return True
@@ -926,6 +941,12 @@ class Evaluator(GraphBuilder):
                 f"'{self.outside.old[id(obj)]}' is older than the compiled call, so the graph "
                 "cannot change it: copy it first, or return the new value"
             )
+
+    def touch_items(self, obj: Any) -> None:
+        """Journal a write to the items of a container, and where it is made."""
+        self.check_writable(obj)
+        self.region.touch(obj)
+        self.resized[id(obj)] = self.places()
 
     def is_conditional(self) -> bool:
         """True where a Tensor decides whether, or how often, what is evaluated will run."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from minispore.dims import Dim, as_number
+from minispore.frontend.errors import locate
 from minispore.frontend.heap import Choice, Closure, Conflict, Lazy
-from minispore.ir.node import Node
+from minispore.ir.node import Location, Node
 from minispore.primitive import ScalarLike, is_number
 from minispore.symbolic import NeedConstant
 from minispore.tensor import Tensor
@@ -51,7 +52,17 @@ class Raised:
 
 
 class Peel(Exception):
-    """A loop's carry changes its type in one iteration."""
+    """A loop's carry changes its type in one iteration; `places`: the calls that led to where."""
+
+    def __init__(self, what: str, places: Sequence[Location] = ()):
+        super().__init__(what)
+        self.places = [*places]
+
+    def refusal(self, who: str) -> TypeError:
+        """The error where nothing can be peeled, at the line that is to blame if that is known."""
+        error = TypeError(f"{who} changes {self}")
+        locate(error, self.places)
+        return error
 
 
 class Unreachable(Exception):
@@ -135,7 +146,7 @@ def described(operands: Mapping[Any, Any]) -> list[str]:
         text = name if isinstance(name, str) else ast.unparse(name)
         if isinstance(value, (list, tuple)):
             what = f"a {type_name(value)} of {', '.join(map(with_place, value))}"
-        elif value is None or isinstance(value, (Tensor, ScalarLike)):
+        elif value is None or is_symbolic(value):
             what = with_place(value)
         else:
             what = f"{type_name(value)} {value!r:.40}"

@@ -15,9 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minispore.frontend import control
-from minispore.frontend.errors import UnsupportedError
+from minispore.frontend.errors import UnsupportedError, locate
 from minispore.frontend.exits import GO_ON, Arm, Exit, is_symbolic
 from minispore.frontend.heap import UNSET, Trial
+from minispore.ir.node import Location
 from minispore.tree import NeedConstant
 
 if TYPE_CHECKING:
@@ -45,7 +46,10 @@ def throw(ev: Evaluator, kind: Callable, args: Sequence[Any]) -> None:
     for region in ev.region.ancestors():
         if region is ev.tries[-1]:
             if is_symbolic(list(args)):
-                raise UnsupportedError("an error of run-time values cannot be handled in a graph")
+                raise UnsupportedError(
+                    "an error of run-time values cannot be handled in a graph: raise it with "
+                    "constants, or handle it outside of the compiled function"
+                )
             raise Thrown(kind(*args))
         if region.kind in _CONDITIONAL:
             return
@@ -53,7 +57,7 @@ def throw(ev: Evaluator, kind: Callable, args: Sequence[Any]) -> None:
 
 def run(ev: Evaluator, node: ast.Try) -> Exit:
     """A ``try`` statement."""
-    before = ev.failures
+    before = len(ev.failures)
     error: BaseException | None = None
     exit = Exit(GO_ON)
     try:
@@ -61,19 +65,26 @@ def run(ev: Evaluator, node: ast.Try) -> Exit:
             exit = in_try(ev, partial(ev.block, node.body))
         except Exception as found:
             error = own(ev, found)
-        if node.handlers and ev.failures > before:
-            raise UnsupportedError(
-                "what may fail when the graph runs cannot be handled there: test the condition "
-                "with if, or put try around the call of the compiled function"
-            )
+        if node.handlers and len(ev.failures) > before:
+            raise _refusal(ev.failures[before])
         if error is None:
             exit = control.go_on_if(ev, exit, partial(ev.block, node.orelse))
         else:
             error, exit = _handle(ev, node.handlers, error)
     except Exception as found:  # of a handler or the else block
         error = own(ev, found)
-    exit = _finally(ev, node, exit, ev.failures > before)
+    exit = _finally(ev, node, exit, len(ev.failures) > before)
     return exit if error is None or GO_ON not in exit.may else throw_again(ev, error)
+
+
+def _refusal(places: list[Location]) -> UnsupportedError:
+    """The error for what may fail at run time in a ``try``, at the place of that."""
+    error = UnsupportedError(
+        "what may fail when the graph runs cannot be handled there: test the condition with if, or "
+        "put try around the call of the compiled function"
+    )
+    locate(error, places)
+    return error
 
 
 def in_try(ev: Evaluator, body: Arm) -> Exit:
@@ -137,6 +148,7 @@ def _finally(ev: Evaluator, node: ast.Try, exit: Exit, may_fail: bool) -> Exit:
         final = ev.block(node.finalbody)
         lasts = any(i not in ev.births for i in ev.region.journal)
     if (may_fail and lasts) or (len(final.may) > 1):
+        ev.at(node)
         raise UnsupportedError(
             "'finally' would have to run if the graph fails, or leaves as a Tensor decides: put "
             "try around the call of the compiled function"

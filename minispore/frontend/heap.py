@@ -74,10 +74,15 @@ class Choice(Picked):
         return [chain] if self.table is None else [self.table, chain]
 
     def __eq__(self, other: object) -> bool:
-        raise TypeError("a value that depends on a Tensor is compared inside a container")
+        raise TypeError(
+            "a value that depends on a Tensor is compared inside a container: compare it alone"
+        )
 
     def __hash__(self) -> int:
-        raise TypeError("a value that depends on a Tensor cannot be a dict key or in a set")
+        raise TypeError(
+            "a value that depends on a Tensor cannot be a dict key or in a set: use each key in an "
+            "arm of its own"
+        )
 
 
 class Env:

@@ -124,6 +124,7 @@ def _over_items(
     found = ev.born(Env())
 
     def more() -> bool:
+        ev.at(node.iter)
         ev.region.touch(found)
         found.slots["item"] = it.advance()
         return found.slots["item"] is not END
@@ -170,7 +171,7 @@ def run_loop(
             except Peel as why:
                 if peeled:
                     ev.frame.where = loop.origin.where or ev.frame.where
-                    raise TypeError(f"a loop that a Tensor decides changes {why}") from None
+                    raise why.refusal("a loop that a Tensor decides") from None
                 return _peel(ev, loop, count)
         if _is_worth_keeping(ev, loop, count, left, len(ev.home) > nodes):
             try:
@@ -200,9 +201,7 @@ def _is_worth_keeping(ev: Evaluator, loop: Loop, count: int, left: bool, compute
 
 
 def _too_long(why: Exception) -> Exception:
-    return (
-        TypeError(f"a loop that a Tensor decides changes {why}") if isinstance(why, Peel) else why
-    )
+    return why.refusal("a loop that a Tensor decides") if isinstance(why, Peel) else why
 
 
 def _peel(ev: Evaluator, loop: Loop, count: int) -> Exit:

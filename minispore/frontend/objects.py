@@ -73,10 +73,9 @@ def set_item(ev: Evaluator, obj: Any, index: Any, value: Any) -> None:
             "use a list, dict or Tensor"
         )
     else:
-        ev.check_writable(obj)
         if isinstance(index, slice):
             value = ev.iterate(value)
-        ev.region.touch(obj)
+        ev.touch_items(obj)
         if isinstance(obj, list) and _varies(obj, index):
             place = _place(ev, obj, index, "list assignment")
             branch(ev, place, [partial(_write_item, ev, obj, k, value) for k in range(len(obj))])
@@ -127,7 +126,9 @@ def _pick_by_key(ev: Evaluator, obj: dict, key: Any) -> Any:
     """``obj[key]`` with a number known at run time."""
     keys = list(obj)
     if ev.keeping or not all(isinstance(k, (bool, int, float)) for k in keys):
-        raise NeedConstant("a key")  # a loop that needs it is unrolled
+        raise NeedConstant(
+            "a key", "use numbers as keys, or an if for each"
+        )  # a loop that needs it is unrolled
     found = [truth(ev, key == k) for k in keys]
     some = reduce(operator.or_, map(as_value, found), False)
     if check(ev, truth(ev, some), KeyError, [key]).may == {RAISE}:
@@ -150,7 +151,9 @@ def iterate(ev: Evaluator, value: Any) -> Lazy:
     if isinstance(value, Lazy):
         return value
     if isinstance(value, SymbolicRange):
-        raise NeedConstant("the length of a range that depends on a Tensor")
+        raise NeedConstant(
+            "the length of a range that depends on a Tensor", "loop over it with a for statement"
+        )
     method = getattr(type(value), "__iter__", None)
     own = isinstance(method, types.FunctionType) and not isinstance(value, Tensor)
     if isinstance(value, types.GeneratorType) or (own and hasattr(type(value), "__next__")):
@@ -168,7 +171,7 @@ def iterate(ev: Evaluator, value: Any) -> Lazy:
             raise RuntimeError(f"{_kind_of_view(value)} changed size during iteration")
         i = it.slots["at"]
         if isinstance(i, Scalar):
-            raise NeedConstant("the position of an iterator")
+            raise NeedConstant("the position of an iterator", "go through the items by an index")
         if i >= len(items):
             return END
         move(ev, it, at=i + 1)

@@ -217,7 +217,7 @@ class Recursion:
         try:
             self.grew |= self.carry.grow(changes)
         except Peel as why:
-            raise TypeError(f"{self.carry.what} changes {why}") from None
+            raise why.refusal(self.carry.what) from None
 
     def refuse_written(self, arguments: Any) -> None:
         """Refuse writes to lists and dicts among the arguments."""

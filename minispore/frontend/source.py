@@ -32,14 +32,19 @@ _modules: dict[str, tuple[tuple[str, ...], list[FunctionNode]]] = {}
 _codes: dict[types.CodeType, Code] = {}
 
 
-def module_functions(file: str) -> list[FunctionNode]:
-    """The functions in a file (or notebook cell); OSError if Python cannot show its source."""
+def module_functions(file: str, name: str) -> list[FunctionNode]:
+    """The functions in a file (or notebook cell), which `name` is one of.
+
+    Raises:
+        OSError: Python cannot show the file's source.
+    """
     linecache.checkcache(file)
     lines = tuple(linecache.getlines(file))
     if not lines:
         raise OSError(
-            f"the source of {file} cannot be found: a graph is compiled from source, so define the "
-            "function in a file or a notebook cell"
+            f"the source of {name} cannot be found in {file}, and a graph is compiled from source: "
+            "define the function in a file or a notebook cell (not by exec or python -c), or trace "
+            "it with capture_mode='trace'"
         )
     known = _modules.get(file)
     if known is None or known[0] != lines:
@@ -55,7 +60,7 @@ def code_of(fn: types.FunctionType) -> Code:
     code = fn.__code__
     found = _codes.get(code)
     if found is None:
-        node = desugar(_find(module_functions(code.co_filename), code))
+        node = desugar(_find(module_functions(code.co_filename, code.co_name), code))
         found = analyse(node, code.co_filename, code.co_name)
         _codes[code] = found
     return found
@@ -77,8 +82,8 @@ def _find(functions: list[FunctionNode], code: types.CodeType) -> FunctionNode:
         found = [*_same_lambda(found, code)]  # type: ignore[arg-type]
     if not found:
         raise OSError(
-            f"{code.co_name} is not in {code.co_filename} at line {code.co_firstlineno}: "
-            "was the file changed after it was imported?"
+            f"{code.co_name} is not in {code.co_filename} at line {code.co_firstlineno}: if the "
+            "file was changed after it was imported, import it again"
         )
     return found[0]
 

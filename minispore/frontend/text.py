@@ -37,7 +37,10 @@ def method_of_text(text: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     if not hasattr(str, name):
         raise AttributeError(f"'str' object has no attribute '{name}'")
     if name not in _GIVES_STR:
-        raise NeedConstant(f"what str.{name} gives for a string that depends on a Tensor")
+        raise NeedConstant(
+            f"what str.{name} gives for a string that depends on a Tensor",
+            "use its parts before they are joined",
+        )
     if any(map(_has_own_text, [*args, *kwargs.values()])):
         raise UnsupportedError(
             "an object whose class says how it is printed cannot be formatted by % or str.format "
@@ -113,7 +116,10 @@ def str_of(ev: Evaluator, value: Any) -> Any:
         return Text((Formatted(value, ord("s"), ""),))
     if isinstance(value, Raised):
         if value.kind.__str__ is not BaseException.__str__:
-            raise UnsupportedError(f"the text of a {value.kind.__name__} that is not raised")
+            raise UnsupportedError(
+                f"the text of a {value.kind.__name__} that is not raised cannot be part of a "
+                "compiled graph: print its arguments"
+            )
         return str_of(ev, value.args[0] if len(value.args) == 1 else value.args or "")
     method = getattr(type(value), "__str__", None)
     if isinstance(method, types.FunctionType) and not is_trusted(method.__module__):

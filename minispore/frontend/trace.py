@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import builtins
 import dis
+import linecache
 import random
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -129,12 +132,22 @@ def _is_users(frame: types.FrameType) -> bool:
 
 def _place(code: types.CodeType, last: int) -> Location:
     """The expression that a frame is at; a negative `last` means the function."""
-    nowhere = (code.co_firstlineno, 0, 0, 0)
+    nowhere = (_definition(code), 0, 0, 0)
     line, end_line, column, end = [*code.co_positions()][last // 2] if last >= 0 else nowhere
     if line is None or line != end_line:
         column = end = 0
     function = code.co_name
     return Location(code.co_filename, line or code.co_firstlineno, column or 0, end or 0, function)
+
+
+def _definition(code: types.CodeType) -> int:
+    """The line of ``def``: where the code begins, decorators may stand."""
+    first = line = code.co_firstlineno
+    while (text := linecache.getline(code.co_filename, line).lstrip()) and line < first + 20:
+        if text.startswith(("def ", "async def ")):
+            return line
+        line += 1
+    return first
 
 
 def _places_of(error: BaseException) -> list[Location]:
@@ -164,27 +177,33 @@ def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
     """
     names: set[str] = set()
     attributes: set[str] = set()
-    caught = managed = 0
-    for step in dis.get_instructions(code):
+    for step, after in pairwise(dis.get_instructions(code)):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL"):
             names.add(step.argval)
         elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "LOAD_SUPER_ATTR"):
             attributes.add(step.argval)
-        caught += step.opname == "PUSH_EXC_INFO"
-        managed += step.opname == "WITH_EXCEPT_START"
-    if caught > managed:
-        error = UnsupportedError(
-            "'try' cannot be traced: it could hide that a Tensor has no value yet; leave out "
-            "capture_mode='trace'"
-        )
-        locate(error, [Location(code.co_filename, code.co_firstlineno, 0, 0, code.co_name)])
-        raise error
+        if step.opname == "PUSH_EXC_INFO" and after.opname != "WITH_EXCEPT_START":
+            error = UnsupportedError(
+                "'try' cannot be traced: it could hide that a Tensor has no value yet; leave out "
+                "capture_mode='trace'"
+            )
+            locate(error, [_place(code, after.offset)])
+            raise error
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             inner = _names(constant)
             names |= inner[0]
             attributes |= inner[1]
     return frozenset(names), frozenset(attributes)
+
+
+def _naming(code: types.CodeType, name: str) -> Iterator[Location]:
+    """Where a function's code, or that of its inner functions, names something."""
+    for step in dis.get_instructions(code):
+        if step.argval == name:
+            yield _place(code, step.offset)
+        elif isinstance(step.argval, types.CodeType):
+            yield from _naming(step.argval, name)
 
 
 class _Reading:
@@ -194,6 +213,7 @@ class _Reading:
         self.ev = ev
         self.names: set[str] = set()  # of attributes
         self.objects: dict[int, Any] = {}  # whose attributes of these names are captured
+        self.codes: list[types.CodeType] = []  # of the functions
         self.seen: set[int] = set()
         self.read: set[tuple[int, str]] = set()
         self.watched: list[tuple[Callable[[], dict], dict, Callable[[dict], None], str]] = []
@@ -209,8 +229,18 @@ class _Reading:
             for obj, name in pairs:
                 if (id(obj), name) not in self.read:
                     self.read.add((id(obj), name))
-                    self.attribute(obj, name)
+                    with self.naming(name, self.codes):
+                        self.attribute(obj, name)
                     pending = True
+
+    @contextmanager
+    def naming(self, name: str, codes: list[types.CodeType]) -> Iterator[None]:
+        """What is refused for its name is refused where that stands in the source."""
+        try:
+            yield
+        except UnsupportedError as error:
+            locate(error, [p for code in codes for p in _naming(code, name)][:1])
+            raise
 
     def found(self, value: Any, text: str = "an argument") -> None:
         """Note a value that the program can reach."""
@@ -279,19 +309,12 @@ class _Reading:
         if _is_foreign(fn.__module__):
             return
         names, attributes = _names(fn.__code__)
+        self.codes.append(fn.__code__)
         self.names |= attributes
-        outside = self.ev.outside
         for name in sorted(names):
-            if name in fn.__globals__:
-                self.watch_global(fn, name)
-                self.captured(outside.global_name(fn, name), fn.__globals__[name], name)
-            elif hasattr(builtins, name):
-                outside.no_global(fn, name)
-                if name in _ACTING:
-                    raise UnsupportedError(
-                        f"'{name}' in '{fn.__name__}' would act only while tracing: call it "
-                        "outside, or leave out capture_mode='trace'"
-                    )
+            with self.naming(name, [fn.__code__]):
+                self.name(fn, name)
+        outside = self.ev.outside
         for i, name in enumerate(fn.__code__.co_freevars):
             cell = fn.__closure__[i]  # type: ignore[index]
             if cell != types.CellType():  # it has a value
@@ -300,6 +323,20 @@ class _Reading:
                 self.captured(outside.closure(fn, i, name, value), value, name)
         code = fn.__code__
         calls.defaults(self.ev, fn, list(code.co_varnames[: code.co_argcount]))
+
+    def name(self, fn: types.FunctionType, name: str) -> None:
+        """A global or builtin that a function names."""
+        if name in fn.__globals__:
+            self.watch_global(fn, name)
+            seen = self.ev.outside.global_name(fn, name)
+            self.captured(seen, fn.__globals__[name], name)
+        elif hasattr(builtins, name):
+            self.ev.outside.no_global(fn, name)
+            if name in _ACTING:
+                raise UnsupportedError(
+                    f"'{name}' in '{fn.__name__}' would act only while tracing: call it "
+                    "outside, or leave out capture_mode='trace'"
+                )
 
     def captured(self, seen: Any, real: Any, text: str) -> None:
         if isinstance(seen, Opaque):
@@ -376,10 +413,12 @@ class _Reading:
             if not same or list(now) != list(old):
                 put(old)
                 if error is None:
-                    raise UnsupportedError(
-                        f"'{text}' is older than the compiled call and would be written only while "
-                        "tracing: return the new value, or leave out capture_mode='trace'"
-                    )
+                    with self.naming(text, self.codes):
+                        raise UnsupportedError(
+                            f"'{text}' is older than the compiled call and would be written only "
+                            "while tracing: return the new value, or leave out "
+                            "capture_mode='trace'"
+                        )
 
 
 def _refill(container: Any, old: dict) -> None:

@@ -34,6 +34,7 @@ from typing import Any
 from minispore.abstract import Abstract, AbstractTuple
 from minispore.primitive import REGISTRY, Primitive
 
+_LONGEST_CYCLE = 12  # of calls, in what is shown of a recursion
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -80,7 +81,29 @@ def shown_frames(frames: Sequence[Location]) -> list[str]:
     """
     users = [f for f in frames if not f.file.startswith(_PACKAGE)]
     shown = frames if os.environ.get("MINISPORE_DEBUG") == "1" else users or frames
-    return [f.shown(caret=f is shown[-1]) for f in shown]
+    lines = []
+    for i, n, times in _cycles(shown):
+        last = i + n * times == len(shown)
+        lines += [f.shown(caret=last and f is shown[i + n - 1]) for f in shown[i : i + n]]
+        if times > 1:
+            calls = "Previous call" if n == 1 else f"Previous {n} calls"
+            lines[-1] += f"\n  [{calls} repeated {times - 1} more time{'s' * (times > 2)}]"
+    return lines
+
+
+def _cycles(places: Sequence[Location]) -> Iterator[tuple[int, int, int]]:
+    """Parts of a sequence that come several times in turn: start, length, how often."""
+    i = 0
+    while i < len(places):
+        length = times = 1
+        for n in range(1, _LONGEST_CYCLE + 1):
+            k = 1
+            while places[i + k * n : i + (k + 1) * n] == places[i : i + n]:
+                k += 1
+            if k > 1 and k * n > length * times:
+                length, times = n, k
+        yield i, length, times
+        i += length * times
 
 
 @dataclass(frozen=True, slots=True)
