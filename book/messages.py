@@ -146,8 +146,8 @@ def _chapter(chapter: Chapter) -> Iterator[str]:
 def _entry(program: Program) -> Iterator[str]:
     listing = Listing(program)
     error = errors()[program.name]
-    message = re.sub(r"([\\`*_<>|\[\]])", r"\\\1", listing.located(str(error)))
-    yield from [f"**{type(error).__name__}**: {message}", ""]
+    message = listing.located(str(error))
+    yield from [f"**{type(error).__name__}**: `` {message} ``", ""]  # searched for as it is
     yield from ["```python", listing.text, "```", ""]
     if program.advice:
         yield from [f"*What to do:* {program.advice}", ""]

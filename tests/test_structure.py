@@ -60,7 +60,7 @@ BUDGETS = {
     # Typed code at 100 columns, and a front end that holds all of control flow: what was measured
     # when it was complete, with little room to grow.
     "spine": 13600,
-    "of it, frontend": 5900,
+    "of it, frontend": 6000,
     "drawings": 1500,
     "ops": 3600,
     "rule tables": 1500,

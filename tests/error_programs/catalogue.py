@@ -86,7 +86,6 @@ class Net(nn.Cell):
     def __init__(self, name="w"):
         super().__init__()
         self.w = Parameter(Tensor([1.0, 2.0]), name)
-        self.fc = nn.Dense(2, 2)
         self.number = 3
         self.old = self.older = None
 
