@@ -1,5 +1,6 @@
 """The book: its facts, its pages, and the commands that open it and its chapters."""
 
+import html
 import json
 import re
 import shutil
@@ -264,6 +265,8 @@ def test_the_book_shows_outputs_as_committed(built):
 
 def test_messages_are_shown_with_their_programs(built):
     page = (built[0] / "html" / "errors.html").read_text(encoding="utf-8")
+    page = re.sub(r"<[^>]+>", "", page)
+    assert "which Parameter's 'name' this is depends on a Tensor" in html.unescape(page)
     assert "is ambiguous: use .any() or .all()" in page and "truth_of_several" in page
     assert "{messages}" not in page and page.count("What to do:") > 50
 
