@@ -21,7 +21,7 @@ from typing import Any
 
 from minispore.ir.interp import debugging
 from minispore.ir.node import FuncGraph
-from minispore.ir.verify import verify
+from minispore.ir.verify import IRError, verify
 from minispore.passes.algebra import AFTER_GRAD, EXACT, FAST
 from minispore.passes.combine import combine_like_graphs
 from minispore.passes.control import SWITCH_RULES, TUPLE_RULES
@@ -169,7 +169,11 @@ def _run_pass(
     fires: Log = []
     after = step.run(before, fires)
     if after is not before and (step.is_users or debugging()):
-        verify(after)
+        try:
+            verify(after)
+        except IRError as error:
+            error.add_note(f"The pass {step.name} made this graph.")
+            raise
     if log is not None:
         log.extend(replace(f, pass_name=step.name, round=number) for f in fires)
     if callback is not None:
