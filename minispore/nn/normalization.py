@@ -13,6 +13,7 @@ from minispore.dtype import DType, float32, promote
 from minispore.initializer import initializer
 from minispore.nn.cell import Cell
 from minispore.nn.checks import check_bool, check_int, check_size
+from minispore.ops.state import write
 from minispore.parameter import Parameter
 
 
@@ -107,7 +108,7 @@ class _BatchNorm(Cell):
         unbiased = variance * (count / (count - 1))
         for moving, new in ((self.moving_mean, mean), (self.moving_variance, unbiased)):
             new = ops.stop_gradient(ops.reshape(new, moving.shape))
-            ops.assign(moving, keep * moving + (1 - keep) * new)
+            write(moving, keep * moving + (1 - keep) * new)
 
     def extend_repr(self) -> str:
         return (

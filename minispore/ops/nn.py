@@ -23,7 +23,7 @@ from minispore.ops.elementwise import (
     Tanh,
 )
 from minispore.ops.gather import Gather, as_index
-from minispore.ops.state import as_float
+from minispore.ops.state import as_float, write
 from minispore.primitive import Primitive, apply
 
 
@@ -105,7 +105,10 @@ def relu(input: Any, inplace: bool = False) -> Any:
     Bool is a TypeError.  MindSpore: ``ops.relu``, ``ops.ReLU``.
     """
     out = apply(ReLU(), input)
-    return ops.assign(input, out) if inplace else out
+    if not inplace:
+        return out
+    write(input, out)
+    return input
 
 
 def relu6(x: Any) -> Any:

@@ -29,8 +29,8 @@ def scatter_update(input_x: Any, indices: Any, updates: Any) -> Any:
     """Write `updates` in place of the slices of `input_x` along its first axis at `indices`.
 
     `updates` has the shape of `indices` and then that of a slice (ValueError); of equal positions
-    the last wins.  IndexError when the program runs for a position out of range.  Returns
-    `input_x`.  MindSpore: ``ops.scatter_update``, ``ops.ScatterUpdate``.
+    the last wins.  IndexError when the program runs for a position out of range.  Returns the
+    new value, as ``assign``.  MindSpore: ``ops.scatter_update``, ``ops.ScatterUpdate``.
     """
     index, rows = _rows("scatter_update", input_x, indices, updates)
     return ops.assign(input_x, ops.tensor_scatter_update(input_x, index, rows))
@@ -58,7 +58,7 @@ def scatter_sub(input_x: Any, indices: Any, updates: Any) -> Any:
 def scatter_nd_update(input_x: Any, indices: Any, updates: Any) -> Any:
     """Write `updates` into `input_x` at `indices`, whose rows name slices as in ``gather_nd``.
 
-    Errors as in ``tensor_scatter_update``.  Returns `input_x`.
+    Errors as in ``tensor_scatter_update``.  Returns the new value, as ``assign``.
     MindSpore: ``ops.scatter_nd_update``, ``ops.ScatterNdUpdate``.
     """
     return ops.assign(input_x, ops.tensor_scatter_update(input_x, indices, updates))

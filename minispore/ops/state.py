@@ -148,39 +148,45 @@ def stop_gradient(value: Any) -> Any:
     return apply(StopGradient(), value) if isinstance(value, TensorLike) else value
 
 
-def _write(name: str, variable: Any, value: Any) -> Any:
-    """Give the Tensor `variable` the value, cast to its dtype; ValueError if shapes differ."""
+def write(variable: Any, value: Any, name: str = "assign") -> None:
+    """``assign`` without a result: no one copies what is written.
+
+    ValueError if shapes differ, of the function `name`.
+    """
     check_tensor(name, variable)
     new = cast(as_tensor(value, variable.dtype), variable.dtype)
     if new.shape != variable.shape:
         raise ValueError(f"{name}: shape {new.shape} does not fit the Tensor's {variable.shape}")
     variable._write(new)
-    return variable
 
 
 def assign(variable: Any, value: Any) -> Any:
-    """Write `value` (cast to its dtype) into the Tensor or Parameter `variable`, and return it.
+    """Write `value` (cast to its dtype) into the Tensor or Parameter `variable`.
 
-    ValueError if shapes differ.  MindSpore: ``ops.assign``, ``ops.Assign``.
+    Returns what it holds then, as a Tensor that no later write changes.  ValueError if shapes
+    differ.  MindSpore: ``ops.assign``, ``ops.Assign``.
     """
-    return _write("assign", variable, value)
+    write(variable, value)
+    return ops.identity(variable)
 
 
 def assign_add(variable: Any, value: Any) -> Any:
-    """Add `value` to the Tensor or Parameter `variable` in place, and return it.
+    """Add `value` to the Tensor or Parameter `variable` in place; returns as ``assign``.
 
     ValueError if the sum has another shape.  MindSpore: ``ops.assign_add``, ``ops.AssignAdd``.
     """
-    return _write("assign_add", variable, ops.add(variable, value))
+    write(variable, ops.add(variable, value), "assign_add")
+    return ops.identity(variable)
 
 
 def assign_sub(variable: Any, value: Any) -> Any:
-    """Subtract `value` from the Tensor or Parameter `variable` in place, and return it.
+    """Subtract `value` from the Tensor or Parameter `variable` in place; returns as ``assign``.
 
     ValueError if the difference has another shape.  MindSpore: ``ops.assign_sub``,
     ``ops.AssignSub``.
     """
-    return _write("assign_sub", variable, ops.sub(variable, value))
+    write(variable, ops.sub(variable, value), "assign_sub")
+    return ops.identity(variable)
 
 
 def depend(value: Any, expr: Any) -> Any:

@@ -10,6 +10,7 @@ from minispore import ops
 from minispore.dtype import float32
 from minispore.nn.checks import check_bool
 from minispore.nn.optim.optimizer import Optimizer, non_negative
+from minispore.ops.state import write
 from minispore.parameter import Parameter
 from minispore.tensor import Tensor
 
@@ -84,20 +85,20 @@ class Adam(_AdamBase):
         gradients, rates = self.begin(gradients)
         power1 = self.beta1_power * self._beta1
         power2 = self.beta2_power * self._beta2
-        ops.assign(self.beta1_power, power1)
-        ops.assign(self.beta2_power, power2)
+        write(self.beta1_power, power1)
+        write(self.beta2_power, power2)
         correction = ops.sqrt(1.0 - power2) / (1.0 - power1)
         for i in range(len(self.parameters)):
             p, g = self.parameters[i], gradients[i]
             m, v = self.averages(g, self.moment1[i], self.moment2[i])
-            ops.assign(self.moment1[i], m)
-            ops.assign(self.moment2[i], v)
+            write(self.moment1[i], m)
+            write(self.moment2[i], v)
             if self.use_nesterov:
                 m = self._beta1 * m + (1.0 - self._beta1) * g
             if self.use_amsgrad:
                 v = ops.maximum(self.vhat[i], v)
-                ops.assign(self.vhat[i], v)
-            ops.assign(p, p - rates[i] * correction * m / (ops.sqrt(v) + self.eps))
+                write(self.vhat[i], v)
+            write(p, p - rates[i] * correction * m / (ops.sqrt(v) + self.eps))
         return self._done
 
 
@@ -139,10 +140,10 @@ class AdamWeightDecay(_AdamBase):
         for i in range(len(self.parameters)):
             p = self.parameters[i]
             m, v = self.averages(gradients[i], self.moments1[i], self.moments2[i])
-            ops.assign(self.moments1[i], m)
-            ops.assign(self.moments2[i], v)
+            write(self.moments1[i], m)
+            write(self.moments2[i], v)
             change = m / (ops.sqrt(v) + self.eps)
             if self._decays[i] != 0.0:
                 change = change + self._decays[i] * p
-            ops.assign(p, p - rates[i] * change)
+            write(p, p - rates[i] * change)
         return self._done

@@ -2,7 +2,7 @@
 
 An optimizer is a Cell: ``optimizer(gradients)`` runs its construct, which is plain Python over ops
 and so compiles like any other: it computes the new values of parameters and state from the old ones
-and the gradients, and stores them with ``ops.assign``, in the dtype of what is stored to.
+and the gradients, and writes them in the dtype of what is stored to.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import Any
 from minispore import ops
 from minispore.nn.checks import check_bool
 from minispore.nn.optim.optimizer import Optimizer, non_negative
+from minispore.ops.state import write
 
 
 class SGD(Optimizer):
@@ -58,10 +59,10 @@ class SGD(Optimizer):
                 m = self.momentum * accum + (1.0 - self.dampening) * g
                 if self.dampening > 0.0:
                     m = ops.select(stat > 0, g, m)
-                    ops.assign(stat, ops.zeros_like(stat))
-                ops.assign(accum, m)
+                    write(stat, ops.zeros_like(stat))
+                write(accum, m)
                 g = g + self.momentum * m if self.nesterov else m
-            ops.assign(p, p - lr * g)
+            write(p, p - lr * g)
         return self._done
 
 
@@ -102,6 +103,6 @@ class Momentum(Optimizer):
         gradients, rates = self.begin(gradients)
         for p, g, lr, moment in zip(self.parameters, gradients, rates, self.moments, strict=True):
             m = self.momentum * moment + g
-            ops.assign(moment, m)
-            ops.assign(p, p - lr * m)
+            write(moment, m)
+            write(p, p - lr * m)
         return self._done
