@@ -15,6 +15,7 @@ functions (``ops.HyperMap``); here they belong to higher rooms than ops, and are
 
 from __future__ import annotations
 
+import logging
 import sys
 from types import ModuleType
 from typing import Any
@@ -27,6 +28,7 @@ from minispore.composite import HyperMap, Map, MultitypeFuncGraph, Partial, part
 from minispore.context import set_recursion_limit
 from minispore.decorators import constexpr, jit_class, lazy_inline, no_inline
 from minispore.jit_options import JitConfig
+from minispore.mutable import mutable
 from minispore.nn.hooks import HookBackward, InsertGradientOf
 from minispore.ops.gradient import binop_grad_common, bprop_getters
 from minispore.parameter import Parameter, ParameterTuple
@@ -34,6 +36,7 @@ from minispore.primitive import Primitive
 from minispore.random import get_seed, set_seed
 from minispore.tensor import Tensor, tensor
 
+_KINDS_OF_LAYERS = ("activation", "basic", "container", "embedding", "normalization")
 HIGHER = {
     function.__name__: function
     for function in (
@@ -42,6 +45,17 @@ HIGHER = {
         constexpr, partial,
     )
 }  # fmt: skip
+
+
+class _Module(ModuleType):
+    """A module of names.
+
+    Importing ``common.mutable`` puts the module in the place of the function ``common.mutable``,
+    so a module can be called as the function in it that has its name.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return vars(self)[self.__name__.rpartition(".")[2]](*args, **kwargs)
 
 
 class _Executors:
@@ -75,6 +89,8 @@ def _table() -> dict[str, dict[str, Any]]:
     compiler = {"jit": jit, "ms_function": jit}  # ms_function: what jit was called before 2.0
     marks = {"JitConfig": JitConfig, "jit_class": jit_class, "lazy_inline": lazy_inline,
              "no_inline": no_inline, "set_recursion_limit": set_recursion_limit}  # fmt: skip
+    layers = _public(nn)
+    logger = logging.getLogger("minispore")
     executors = {"_pynative_executor": _Executors(), "_cell_graph_executor": _Executors()}
     primitives = {"Primitive": Primitive, "constexpr": constexpr, "_primexpr": constexpr}
     wrappers = {
@@ -89,11 +105,13 @@ def _table() -> dict[str, dict[str, Any]]:
             **seeds,
             **compiler,
             **marks,
+            "mutable": mutable,
         },
         "minispore.common.api": {**compiler, **marks, **executors},
         "minispore.common.dtype": _public(dtype),
         "minispore.common.initializer": _public(initializer),
         "minispore.common.jit_config": {"JitConfig": JitConfig},
+        "minispore.common.mutable": {"mutable": mutable},
         "minispore.common.parameter": parameters,
         "minispore.common.seed": seeds,
         "minispore.common.tensor": tensors,
@@ -103,6 +121,10 @@ def _table() -> dict[str, dict[str, Any]]:
         "minispore.ops.function": operations,
         "minispore.ops.primitive": primitives,
         "minispore.nn.wrap.cell_wrapper": wrappers,
+        "minispore.nn.layer": layers,
+        **{f"minispore.nn.layer.{kind}": layers for kind in _KINDS_OF_LAYERS},
+        "minispore.nn.loss.loss": layers,
+        "minispore.log": {n: getattr(logger, n) for n in ("debug", "info", "warning", "error")},
         "minispore.ops._grad": {},
         "minispore.ops._grad.grad_base": rules,
         "minispore.ops._grad_experimental": {},
@@ -114,12 +136,13 @@ def install() -> None:
     """Make the modules of the table importable, and the gradients part of ops."""
     vars(ops).update(HIGHER)
     for path, names in _table().items():
-        module = ModuleType(path, "A path of MindSpore's; see minispore/aliases.py.")
+        module = _Module(path, "A path of MindSpore's; see minispore/aliases.py.")
         module.__path__ = []  # so that a missing module below it is reported as such
         vars(module).update(names)
         sys.modules[path] = module
         parent, _, name = path.rpartition(".")
-        setattr(sys.modules[parent], name, module)
+        if name not in vars(sys.modules[parent]):  # a function may have the name of its module
+            setattr(sys.modules[parent], name, module)
     for path in ("minispore.ops._grad.grad_base", "minispore.ops._grad_experimental.grad_base"):
         vars(sys.modules[path]).update(
             P=sys.modules["minispore.ops.operations"], F=sys.modules["minispore.ops.functional"]

@@ -321,7 +321,7 @@ class Result:
         if isinstance(structure, Constant):
             self.check_constant(structure.value)
         elif isinstance(structure, Container):
-            for item in structure.items:
+            for item in (*structure.items, *structure.keys):
                 self.check(item)
 
     def check_constant(self, value: Any) -> None:
@@ -330,7 +330,8 @@ class Result:
             raise UnsupportedError(
                 "a compiled function cannot return a function: return what it computes"
             )
-        mutable = isinstance(value, (set, np.ndarray, Lazy)) or id(value) in self.ev.outside.old
+        unsafe = (set, np.ndarray, Lazy, Tensor)  # a Tensor here is the key of a dict
+        mutable = isinstance(value, unsafe) or id(value) in self.ev.outside.old
         if mutable or is_symbolic(value) or self.ev.is_new(value):
             kind = type(value).__name__
             raise UnsupportedError(

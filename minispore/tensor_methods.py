@@ -196,6 +196,32 @@ class ElementMethods(TensorLike):
     bitwise_xor = _with_other("bitwise_xor")
     fmod, remainder = map(_with_other, ("fmod", "remainder"))
 
+    def addcmul(self, tensor1: Any, tensor2: Any, value: Any = 1) -> Any:
+        """See ``ops.addcmul``."""
+        return ops.addcmul(self, tensor1, tensor2, value)
+
+    def addcdiv(self, tensor1: Any, tensor2: Any, value: Any = 1) -> Any:
+        """See ``ops.addcdiv``."""
+        return ops.addcdiv(self, tensor1, tensor2, value)
+
+    def addmm(self, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+        """See ``ops.addmm``."""
+        return ops.addmm(self, mat1, mat2, beta=beta, alpha=alpha)
+
+    def isclose(
+        self, other: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: Any = False
+    ) -> Any:
+        """See ``ops.isclose``."""
+        return ops.isclose(self, other, rtol, atol, equal_nan)
+
+    def is_floating_point(self) -> Any:
+        """True for floats."""
+        return self.dtype.is_float
+
+    def is_signed(self) -> Any:
+        """True for floats and signed integers."""
+        return self.dtype.kind in ("int", "float")
+
     def astype(self, dtype: Any, copy: bool = True) -> Any:
         """This Tensor cast to `dtype`: a DType, its name, or a Python or NumPy type."""
         return _cast(self, to_dtype(dtype))
@@ -321,6 +347,38 @@ class ShapeMethods(TensorLike):
         return ops.gather_nd(self, indices)
 
     diag, trace, unique = map(_unary, ("diag", "trace", "unique"))
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+        """See ``ops.diagonal``."""
+        return ops.diagonal(self, offset, axis1, axis2)
+
+    def movedim(self, source: Any, destination: Any) -> Any:
+        """See ``ops.movedim``."""
+        return ops.movedim(self, source, destination)
+
+    def take(self, indices: Any, axis: Any = None, mode: str = "clip") -> Any:
+        """The slices along `axis` at an index Tensor; None: the elements of the flattened Tensor.
+
+        Positions out of range are moved to the nearest ("clip"), go round ("wrap"), or are an
+        IndexError ("raise").
+        """
+        x, axis = (ops.reshape(self, (-1,)), 0) if axis is None else (self, axis)
+        n = x.shape[axis]
+        if mode == "clip":
+            indices = ops.clamp(indices, 0, n - 1)
+        elif mode == "wrap":
+            indices = ops.floor_mod(indices, n)
+        elif mode != "raise":
+            raise ValueError(f"take: mode must be 'clip', 'wrap' or 'raise', not {mode!r}")
+        return ops.gather(x, indices, axis)
+
+    def index_add(self, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+        """``alpha * source`` added to the slices along `dim` at the positions in `index`."""
+        return ops.index_add(self, index, ops.mul(source, alpha), dim)
+
+    def index_fill(self, axis: int, index: Any, value: Any) -> Any:
+        """See ``ops.index_fill``."""
+        return ops.index_fill(self, axis, index, value)
 
     def ravel(self) -> Any:
         """All elements as a 1-d Tensor."""
@@ -505,6 +563,11 @@ class ReduceMethods(TensorLike):
     def amin(self, axis: Any = None, keepdims: Any = False) -> Any:
         """The smallest element; gradients are split equally among ties."""
         return ops.amin(self, axis, keepdims)
+
+    @_reduction
+    def ptp(self, axis: Any = None, keepdims: Any = False) -> Any:
+        """The distance from the smallest to the largest element."""
+        return ops.sub(ops.amax(self, axis, keepdims), ops.amin(self, axis, keepdims))
 
     @_reduction
     def argmax(self, axis: Any = None, keepdims: Any = False) -> Any:

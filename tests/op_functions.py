@@ -136,6 +136,22 @@ row("tensor_dot", (floats(2, 3, 4), floats(4, 3, 5)),
 row("tensor_dot", (floats(2, 3), floats(3, 4)), lambda x, y: np.tensordot(x, y, 1), axes=1)
 row("tensor_dot", (floats(2), floats(3)), lambda x, y: np.tensordot(x, y, 0), axes=0)
 row("trace", (floats(2, 3),), np.trace)
+row("mm", (floats(2, 3), floats(3, 4)), np.matmul)
+row("mv", (floats(2, 3), floats(3)), np.matmul)
+row("addmm", (floats(4), floats(2, 3), floats(3, 4)),
+    lambda c, x, y: 0.5 * c + 2 * x @ y, beta=0.5, alpha=2)
+row("addmv", (floats(2), floats(2, 3), floats(3)), lambda c, x, y: c + x @ y)
+row("baddbmm", (floats(5, 2, 1), floats(5, 2, 3), floats(5, 3, 4)),
+    lambda c, x, y: 0.5 * c + 2 * x @ y, beta=0.5, alpha=2)
+row("addcmul", (floats(2, 3), floats(3), floats(2, 1)), lambda x, y, z: x + 2.5 * y * z, value=2.5)
+row("addcdiv", (floats(2, 3), floats(3), floats(2, 1)), lambda x, y, z: x + 2.5 * y / z, value=2.5)
+row("frac", (floats(2, 3),), lambda x: x - np.trunc(x))
+row("exp2", (floats(2, 3),), np.exp2)
+row("deg2rad", (floats(2, 3),), np.deg2rad)
+row("rad2deg", (floats(2, 3),), np.rad2deg)
+for _offset in (0, 1, -1, 3, -9):
+    row("diagonal", (floats(2, 3),), lambda x, k=_offset: np.diagonal(x, k), offset=_offset)
+row("diagonal", (floats(2, 3, 4),), lambda x: np.diagonal(x, 1, 2, 0), offset=1, dim1=-1, dim2=0)
 row("diag", (floats(3),), np.diag)
 
 # --------------------------------------------------------------------------------------- shape
@@ -216,6 +232,9 @@ row("gather", (floats(2, 3), np.array([1, -1])),
     lambda x, i: _gather_of_batches(x, i, 1), axis=1, batch_dims=1)
 row("index_select", (floats(4, 3), np.array([2, 0], np.uint8)), lambda x, i: x[:, i],
     axis=1, call=lambda x, i: ops.index_select(x, 1, i))
+row("index_fill", (floats(2, 3, 2), np.array([-1, 0, -1])),
+    lambda x, i: np.stack([x[:, 0] * 0 + 7, x[:, 1], x[:, 2] * 0 + 7], 1),
+    call=lambda x, i: ops.index_fill(x, -2, i, 7))
 row("index_add", (floats(3, 2), np.array([1, 1]), floats(2, 2)),
     lambda x, i, y: x + np.array([[0, 0], [1, 1], [0, 0]]) * y.sum(0), axis=0)
 row("gather_elements", (floats(2, 3), np.array([[0, -1], [2, 2]])),

@@ -515,6 +515,8 @@ def new_thing(x):
     [
         (lambda x: lambda y: x, "cannot return a function"),
         (lambda x: ops.exp, "cannot return a function"),
+        (lambda x: {x: 1}, "cannot return an object of type Tensor"),
+        (lambda x: ({"a": {x * 2: 1}},), "cannot return an object of type Tensor"),
         (lambda x: {1, 2}, "of type set"),
         (lambda x: np.arange(3), "of type ndarray"),
         (lambda x: iter([1]), "of type iterator"),

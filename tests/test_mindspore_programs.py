@@ -348,6 +348,34 @@ def test_classes_of_operations():
     assert_same(scattered(x, rows), (f32(5, 5, 1, 2), f32([[1, 5], [2, 5]])))
 
 
+@jit
+def facts(x):
+    return P.DType()(x), F.dtype(x), x.dtype, P.Shape()(x), P.Rank()(x), P.Size()(x)
+
+
+def test_facts_are_returned():
+    assert facts(Tensor([[1, 2]])) == (ms.int64, ms.int64, ms.int64, (1, 2), 2, 2)
+
+
+class Averages(nn.Cell):
+    """Returns what assign returns: the value of then."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean = Parameter(Tensor([0.0, 0.0]), name="mean")
+        self.assign = P.Assign()
+
+    def construct(self, x):
+        return self.assign(self.mean, (self.mean + x) / 2)
+
+
+def test_what_assign_returns_is_not_written_later():
+    net = Averages()
+    first = net(Tensor([2.0, 4.0]))
+    second = net(Tensor([3.0, 0.0]))
+    assert_same((first, second, net.mean), (f32(1, 2), f32(2, 1), f32(2, 1)))
+
+
 def test_what_is_not_there_is_named():
     with pytest.raises(AttributeError, match="Conv2d"):
         nn.Conv2d(1, 2, 3)

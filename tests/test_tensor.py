@@ -381,6 +381,16 @@ METHODS = [
     (lambda x, i: x.gather_nd(i), (A, np.array([[1, 0]])), A[1:, 0]),
     (lambda x: (x.diag(), x.diag().trace()), (A[0],), (np.diag(A[0]), A[0].sum())),
     (lambda x: x.softmax(), (A,), np.exp(A) / np.exp(A).sum(1, keepdims=True)),
+    (lambda x: (x.ptp(), x.ptp(axis=1, keepdims=True)), (A,), (np.ptp(A), np.ptp(A, 1)[:, None])),
+    (lambda x, i: (x.take(i), x.take(i, 1, "wrap"), x.take(i * 0 - 1, 0, "raise")), (A, J),
+     (np.take(A, J, mode="clip"), np.take(A, J, 1, mode="wrap"), A[[-1, -1, -1]])),
+    (lambda x: (x.diagonal(1), x.movedim(0, 1)), (A,), (np.diagonal(A, 1), A.T)),
+    (lambda x, y: (x.addcmul(x, y), x.addcdiv(y, x, 2)), (A, B), (A + A * B, A + 2 * B / A)),
+    (lambda x, y: x.addmm(x, y, beta=2), (A @ A.T, A @ A.T), 2 * A @ A.T + A @ A.T @ A @ A.T),
+    (lambda x, i: x.index_add(0, i, x[1:], alpha=2), (A, np.array([0])),
+     np.stack([A[0] + 2 * A[1], A[1]])),
+    (lambda x, i: x.index_fill(1, i, 5), (A, np.array([0])), np.where([1, 0, 0], F32(5), A)),
+    (lambda x: x.isclose(x + 1), (A,), np.zeros((2, 3), bool)),
 ]  # fmt: skip
 
 
@@ -406,6 +416,10 @@ def test_errors_of_methods():
         Tensor(A).reshape(4, 2)
     with pytest.raises(TypeError, match="no dtype"):
         Tensor(A).astype("float33")
+    with pytest.raises(ValueError, match="'clip', 'wrap' or 'raise'"):
+        Tensor(A).take(Tensor([0]), 0, "round")
+    with pytest.raises(IndexError):
+        Tensor(A).take(Tensor([7]), 0, "raise")
 
 
 def test_properties():
@@ -413,7 +427,7 @@ def test_properties():
         assert (x.shape, x.ndim, x.size, x.dtype) == ((2, 3, 4), 3, 24, dt.float32)
         assert (x.itemsize, x.nbytes, x.strides) == (4, 96, (48, 16, 4))
         assert (x.dim(), x.numel(), len(x)) == (3, 24, 2)
-        assert x.is_contiguous()
+        assert x.is_contiguous() and x.is_floating_point() and x.is_signed()
         assert x.contiguous() is x
         assert x.value() is x
         assert not x.has_init

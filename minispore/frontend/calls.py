@@ -21,6 +21,7 @@ from minispore import ops
 from minispore.autodiff.tape import checked, refuse_containers
 from minispore.context import get_context
 from minispore.dims import Dim
+from minispore.dtype import DType
 from minispore.frontend import control, exits, fence
 from minispore.frontend.builtins import BUILTINS, call_container_method
 from minispore.frontend.capture import is_trusted
@@ -164,7 +165,7 @@ def native(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]
         return _host(ev, function, args, kwargs)
     if is_trusted(module):
         out = function(*args, **kwargs)
-        is_value = isinstance(out, (type, types.FunctionType, str, int, float, type(None)))
+        is_value = isinstance(out, (type, types.FunctionType, DType, str, int, float, type(None)))
         is_old = isinstance(out, Tensor) and ev.outside.number(out) is not None
         return out if is_value or is_old else _new(ev, out)
     name = getattr(function, "__qualname__", repr(function))

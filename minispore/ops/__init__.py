@@ -91,3 +91,7 @@ from minispore.ops.classes import (
     clip_by_global_norm, clip_by_norm, dtype, is_floating_point, is_tensor, scalar_to_tensor,
     tuple_to_array,
 )
+from minispore.ops.formulas import (
+    addcdiv, addcmul, addmm, addmv, baddbmm, deg2rad, diagonal, exp2, frac, index_fill, mm, mv,
+    rad2deg,
+)
