@@ -33,7 +33,7 @@ ROOMS = {
     "nn": ("nn",),
     "dataset": ("dataset",),
     "train": ("train",),
-    "door": ("", "aliases", "cli", "book_command", "draw_command", "__main__"),
+    "door": ("", "aliases", "cli", "book_command", "cache_command", "draw_command", "__main__"),
 }  # fmt: skip
 
 

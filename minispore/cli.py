@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from minispore import __version__, book_command
+from minispore import __version__, book_command, cache_command
 from minispore.abstract import Abstract, AbstractScalar, AbstractTensor
 from minispore.autodiff.transform import expand_grad
 from minispore.dataset import DataError
@@ -79,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_step(commands)
     _add_passes(commands)
     book_command.add_to(commands)
+    cache_command.add_to(commands)
     return parser
 
 

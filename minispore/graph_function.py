@@ -39,14 +39,18 @@ from minispore.tree import NeedConstant
 class GraphFunction:
     """A closed graph without Grad nodes, as a function from a list of values to a tuple.
 
-    `check_finite`: a node that makes a nan or inf out of finite numbers stops it.
+    `level` is jit's `jit_level`; with `check_finite` a node that makes a nan or inf out of finite
+    numbers stops it.
     """
 
-    def __init__(self, graph: FuncGraph, pipeline: Pipeline, check_finite: bool = False):
+    def __init__(
+        self, graph: FuncGraph, pipeline: Pipeline, level: str, check_finite: bool = False
+    ):
         if debugging():
             verify(graph, "grad")
         self.graph = graph
         self.pipeline = pipeline
+        self.level = level
         self.check_finite = check_finite
         self.name = graph.name
         self.n_outputs = len(items_of(graph.output))
@@ -56,7 +60,7 @@ class GraphFunction:
     @functools.cached_property
     def plan(self) -> Executable:
         """The graph, optimised and made executable."""
-        return compile_plan(self.pipeline.run(self.graph))
+        return compile_plan(self.pipeline.run(self.graph), self.level)
 
     def __call__(self, inputs: Sequence[Any]) -> tuple:
         if tapes.active:
@@ -87,6 +91,10 @@ class GraphFunction:
         tape.record(Call(self, pair, kept), tuple(inputs), outputs)
         return outputs
 
+    def like(self, graph: FuncGraph) -> GraphFunction:
+        """Another graph with the same options."""
+        return GraphFunction(graph, self.pipeline, self.level, self.check_finite)
+
     def outputs_of(self, whole: bool) -> Places:
         """The outputs that have a cotangent on a tape, where Python floats have none.
 
@@ -105,12 +113,11 @@ class GraphFunction:
         key = (wrt, live, bprop_getters.version)
         if key not in self._pairs:
             try:
-                pair = keeping_pair(self.graph, wrt, live, self.pipeline)
+                pair = keeping_pair(self, wrt, live)
             except NeedConstant as error:
                 raise TypeError(f"{error} cannot be known when a gradient is compiled") from None
             if unknown_sizes(pair.backward.graph):
                 pair = self.recomputing(wrt, live)
-            pair.forward.check_finite = pair.backward.check_finite = self.check_finite
             self._pairs[key] = pair
         return self._pairs[key]
 
@@ -119,7 +126,7 @@ class GraphFunction:
         key = (wrt, live, bprop_getters.version, "recomputing")
         if key not in self._pairs:
             whole = backward_graph(self.graph, wrt, live)
-            backward = GraphFunction(whole, self.pipeline, self.check_finite)
+            backward = self.like(whole)
             sources = [("input", i) for i in range(len(self.graph.parameters))]
             self._pairs[key] = Pair(wrt, live, self, backward, sources)
         return self._pairs[key]
@@ -165,9 +172,9 @@ class Call:
         return tuple(next(found) if i in pair.wrt else None for i in range(len(inputs)))
 
 
-def keeping_pair(graph: FuncGraph, wrt: Places, live: Places, pipeline: Pipeline) -> Pair:
+def keeping_pair(function: GraphFunction, wrt: Places, live: Places) -> Pair:
     """J of a graph; what is an input or an output already is not kept a second time."""
-    fwd, bwd, n_residuals = J(graph, wrt, live)
+    fwd, bwd, n_residuals = J(function.graph, wrt, live)
     items = items_of(fwd.output)
     outputs, residuals = items[: len(items) - n_residuals], items[len(items) - n_residuals :]
     source_of = Sources().of
@@ -183,8 +190,7 @@ def keeping_pair(graph: FuncGraph, wrt: Places, live: Places, pipeline: Pipeline
     whole = FuncGraph(fwd.name, fwd.parameters, results, fwd.origin)
     sources = [known[source_of(r)] for r in residuals]
     stacks = any(r.abstract == STACK for r in kept)
-    forward, backward = (GraphFunction(g, pipeline) for g in (whole, bwd))
-    return Pair(wrt, live, forward, backward, sources, stacks)
+    return Pair(wrt, live, function.like(whole), function.like(bwd), sources, stacks)
 
 
 class Sources:

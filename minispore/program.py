@@ -366,10 +366,10 @@ def _compile_graph(
     grad.seconds = perf_counter() - last
     stages.append(grad)
     pipeline = options.pipeline
-    function = GraphFunction(grad.graph, pipeline, options.check_finite)
+    function = GraphFunction(grad.graph, pipeline, options.jit_level, options.check_finite)
     last = perf_counter()
     optimized = pipeline.run(grad.graph, log, keep)
-    function.__dict__["plan"] = compile_plan(optimized)
+    function.__dict__["plan"] = compile_plan(optimized, options.jit_level)
     stages.append(Stage("optimized", optimized, perf_counter() - last))
     return function, stages, runs
 

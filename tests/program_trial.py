@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from differential import Outcome, check_stages, points_at
+from differential import EXACT, Outcome, check_stages, points_at
 from helpers import assert_same
 
 import minispore as ms
@@ -79,7 +79,7 @@ class World:
         self.module: dict[str, Any] = {"__name__": "program", "__file__": FILE}
         exec(code, self.module)
         function, self.net, self.state = self.module["make"]()
-        self.jitted = JitFunction(function) if is_compiled else None
+        self.jitted = JitFunction(function, EXACT) if is_compiled else None
         self.function = self.jitted or function
 
     def watched(self, args: tuple) -> list[Tensor]:

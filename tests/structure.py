@@ -34,7 +34,7 @@ LAYERS = (
     ("aliases",),
 )  # fmt: skip
 # The public names of the package, and the program: they see everything.
-TOP = ("", "cli", "book_command", "draw_command", "__main__")
+TOP = ("", "cli", "book_command", "cache_command", "draw_command", "__main__")
 
 
 def layer_of(module: str) -> int:

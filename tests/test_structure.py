@@ -53,19 +53,19 @@ IR = tuple(
 )  # without its drawings
 OUTSIDE = (  # rooms without a budget: built on top of the spine
     "nn/", "dataset/", "train/", "parallel/", "report.py", "aliases.py", "cli.py",
-    "book_command.py", "draw_command.py", "__main__.py", "__init__.py", "random.py",
-    "files.py", "initializer.py", "composite.py",
+    "book_command.py", "cache_command.py", "draw_command.py", "__main__.py", "__init__.py",
+    "random.py", "files.py", "initializer.py", "composite.py",
 )  # fmt: skip
 BUDGETS = {
     # Typed code at 100 columns, and a front end that holds all of control flow: what was measured
     # when it was complete, with little room to grow.
-    "spine": 13600,
+    "spine": 13700,
     "of it, frontend": 6000,
     "drawings": 1500,
     "ops": 3650,
     "rule tables": 1500,
     "kernels": 2500,
-    "other engine": 2000,
+    "other engine": 2150,
 }
 
 

@@ -30,7 +30,15 @@ from typing import Any
 
 import numpy as np
 
-from minispore.abstract import Abstract, AbstractTensor, AbstractTuple, sizes_of, symbols_of
+from minispore.abstract import (
+    STACK,
+    Abstract,
+    AbstractTensor,
+    AbstractTuple,
+    sizes_of,
+    symbols_of,
+)  # fmt: skip
+from minispore.engine.segments import Segment, split
 from minispore.ir.compare import constant_key
 from minispore.ir.interp import add_location, as_abstract, check_depth, chosen, execution_order
 from minispore.ir.literal import write_constant
@@ -134,6 +142,14 @@ def resize(run: _Run, step: Instruction) -> None:
         run.slots[i] = v
 
 
+def kernels(run: _Run, step: Instruction) -> None:
+    """slots = kernels(slots), in one native call"""
+    slots = run.slots
+    values = step.function.run([slots[i] for i in step.inputs])
+    for i, value in zip(step.outputs, values, strict=True):
+        slots[i] = value
+
+
 def move(run: _Run, step: Instruction) -> None:
     """slots = slots, all at once"""
     values = [run.slots[i] for i in step.inputs]
@@ -182,16 +198,21 @@ def forget(run: _Run, step: Instruction) -> None:
     """Nothing but to free slots."""
 
 
-def compile_plan(graph: FuncGraph) -> Executable:
-    """The plan of a graph without Grad nodes.  It holds no reference to inputs or results."""
-    return Executable(graph)
+def compile_plan(graph: FuncGraph, level: str = "O0") -> Executable:
+    """The plan of a graph without Grad nodes.  It holds no reference to inputs or results.
+
+    Args:
+        level: "O0": all steps are NumPy calls.  "O1", "O2": what kernels can compute, they do.
+    """
+    return Executable(graph, level)
 
 
 class Executable:
     """A graph that can be run: ``run(inputs)``; ``listing()`` shows its instructions."""
 
-    def __init__(self, graph: FuncGraph):
+    def __init__(self, graph: FuncGraph, level: str = "O0"):
         self.graph = graph
+        self.has_kernels = level != "O0"
         self.routines: dict[FuncGraph, Routine] = {}
         uses = Counter(
             h
@@ -212,6 +233,22 @@ class Executable:
         self.constants = {
             id(v) for r in self.routines.values() for v in r.slots if isinstance(v, np.ndarray)
         }
+        self.owns_all = self._owns_all()
+
+    def _owns_all(self) -> bool:
+        """True if every array that a run returns is one that kernels made, and returned once."""
+        *steps, last = self.main.instructions
+        output = self.graph.output.abstract
+        kinds = output.items if isinstance(output, AbstractTuple) else (output,)
+        arrays = [
+            i
+            for i, kind in zip(last.inputs, kinds, strict=True)
+            if isinstance(kind, AbstractTensor)
+        ]
+        made = {i for s in steps if s.do is kernels for i in s.outputs}
+        others = {i for s in steps if s.do is not kernels for i in s.outputs}
+        once = len(set(arrays)) == len(arrays)
+        return once and STACK not in kinds and made - others >= set(arrays)
 
     def routine(self, graph: FuncGraph) -> Routine:
         """The routine of a graph; its instructions may be laid out later."""
@@ -233,6 +270,8 @@ class Executable:
         sizes = sizes_of(self.types, inputs) if self.is_sized else {}
         with np.errstate(all="ignore"):
             values = _Run(self.main, inputs, sizes).to_the_end()
+        if self.owns_all:
+            return tuple(values)
         taken = self.constants.union(map(id, inputs), map(id, _arrays_in((*inputs, *values))))
         return tuple([_owned(v, taken) for v in values])
 
@@ -314,11 +353,15 @@ class _Layout:
         places: dict[Node, Slots] = dict(zip(graph.parameters, operands, strict=True))
         starts: list[int] = []  # the first instruction of each step
         mine = [i for slots in owned for i in slots]
-        for node in execution_order(graph):
+        order = execution_order(graph)
+        for node in split(order, graph.output) if self.plan.has_kernels else order:
             if isinstance(node, ParameterNode):
                 continue
             starts.append(len(self.instructions))
             new = len(self.routine.slots)
+            if isinstance(node, Segment):
+                mine += self.segment(node, places)
+                continue
             places[node] = self.place(node, places)
             if isinstance(node, CNode) and not is_call_of(node, "MakeTuple"):
                 mine += [i for i in places[node] if i >= new]
@@ -364,6 +407,16 @@ class _Layout:
             self.switch(node, callee, inputs, outputs)
         else:
             self.loop(node, callee, inputs, outputs)
+        return outputs
+
+    def segment(self, segment: Segment, places: dict[Node, Slots]) -> Slots:
+        """Emit a piece of the graph that runs as kernels."""
+        inputs = tuple(i for node in segment.inputs for i in places[node])
+        outputs: Slots = ()
+        for node in segment.outputs:
+            places[node] = self.new_slots(node.abstract)
+            outputs += places[node]
+        self.emit(kernels, inputs, outputs, function=segment)
         return outputs
 
     def constant(self, node: ValueNode) -> Slots:
@@ -463,6 +516,8 @@ def _step_text(step: Instruction) -> str:
     if step.do in (compute, unpack, resize):
         assert isinstance(step.node, CNode) and isinstance(step.node.callee, Primitive)
         return f"{outputs} = {step.node.callee.name}({inputs})"
+    if step.do is kernels:
+        return f"{outputs} = {len(step.function.kernels)} kernels({inputs})"
     if step.do is call:
         return f"{outputs} = call @{step.function.graph.name}({inputs})"
     if step.do is move:

@@ -15,12 +15,14 @@ last, so that nothing is built for a graph that does not hold.
 from __future__ import annotations
 
 import ast
+import math
 import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from minispore.dtype import DType
 from minispore.ir.node import Location
 from minispore.tree import constant_key
 
@@ -163,8 +165,10 @@ class Guards:
         kind = type(value)
         if value is None or kind is bool:
             test = f"{code} is {value}"
-        elif kind in (int, str, bytes):
+        elif kind in (int, str, bytes) or (kind is float and 0 < abs(value) < math.inf):
             test = f"type(x := {code}) is {kind.__name__} and x == {value!r}"
+        elif kind is DType:
+            test = f"{code} is {self.constant(value)}"
         else:
             key = self.constant(constant_key(value))
             self._keyed[key] = value

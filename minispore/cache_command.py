@@ -1,0 +1,57 @@
+"""``minispore cache info`` and ``minispore cache clear``: the compiled kernels on disk."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from minispore.engine import cache
+
+
+def add_to(commands: argparse._SubParsersAction) -> None:
+    """Add the command to the program."""
+    parser = commands.add_parser(
+        "cache",
+        help="show or remove compiled kernels",
+        description="Compiled kernels are kept, so that later runs start at once. `info` says "
+        "where, how many and how large; `clear` removes them: they are compiled again when needed.",
+    )
+    parser.add_argument("what", choices=("info", "clear"))
+    parser.set_defaults(command=_cache)
+
+
+def _cache(options: argparse.Namespace) -> int:
+    place = cache.folder()
+    if place is None:
+        print("minispore cache: there is no home folder to keep kernels in", file=sys.stderr)
+        return 2
+    try:
+        text = info(place) if options.what == "info" else clear(place)
+    except ValueError as error:
+        print(f"minispore cache: {error}", file=sys.stderr)
+        return 2
+    print(text)
+    return 0
+
+
+def info(place: Path) -> str:
+    """Where kernels are, how many and how large.
+
+    Raises:
+        ValueError: MINISPORE_CACHE_SIZE is no whole number.
+    """
+    sizes = [size for _, size, _ in cache.files(place)]
+    most = cache.size()
+    return f"{place}\n{len(sizes)} kernels, {_bytes(sum(sizes))} (at most {_bytes(most)})"
+
+
+def clear(place: Path) -> str:
+    """Remove the kernels; other files stay.  Returns what was done."""
+    found = cache.files(place)
+    cache.trim(place, -1)
+    return f"{place}\n{len(found)} kernels removed, {_bytes(sum(size for _, size, _ in found))}"
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 1024**2:.1f} MB"

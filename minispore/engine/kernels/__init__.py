@@ -1,0 +1,1 @@
+"""Hand-written pieces of kernels: what generated code calls."""

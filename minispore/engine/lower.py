@@ -1,0 +1,668 @@
+"""From the nodes of a segment to steps on buffers.
+
+A *segment* is a piece of a graph that kernels can compute.  Its nodes become a few kinds of steps:
+element-wise maps, reductions, and steps with kernels of their own (own.py): products, copies, sums
+by index.  What only moves elements without need becomes a view (layout.py), not a step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from minispore.abstract import AbstractTensor, Shape
+from minispore.dtype import bool_, int32
+from minispore.engine import layout
+from minispore.engine.layout import DTYPES, Buffer, View, strided
+from minispore.ir.node import CNode, FuncGraph, Node, ValueNode, While, is_call_of, item_index
+from minispore.ops.elementwise import Elementwise
+from minispore.primitive import REGISTRY, Primitive
+
+_FLOATS = ("f4", "f8")
+
+
+@dataclass(eq=False)
+class Step:
+    """One computation: `kind` is map, pick, a reduction, or that of a kernel of its own (own.py).
+
+    Reductions are sum, max, min, all, any, and larger: max where a nan shows elsewhere.
+    `text` is a map's scalar expression; `rows`, `columns` its domain; `ways` how it reads each
+    operand.  A map that reads all its operands whole fits every domain of its size (`is_flat`).
+    `gives`: what it makes in its domain: full, row, sum, or own.  A sum of rows adds row r to row
+    ``r // more["each"] % more["period"]`` of the result.
+    """
+
+    kind: str
+    inputs: list[View]
+    out: Buffer
+    rows: int
+    columns: int
+    ways: list[tuple] = field(default_factory=list)
+    text: str = ""
+    is_flat: bool = False
+    gives: str = "full"
+    node: Node | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.columns
+
+
+class Lowering:
+    """The steps of a segment's nodes; `views` tells where each node's value is."""
+
+    def __init__(self, nodes: Iterable[CNode] = (), outputs: Iterable[Node] = ()) -> None:
+        self.steps: list[Step] = []
+        self.views: dict[int, View] = {}
+        self.carries: dict[int, list[View]] = {}  # the items of a While or Split
+        self.copies: dict[View, View] = {}
+        self.known: dict[tuple, Buffer] = {}  # steps that are there already, or constants
+        self.users: dict[int, list[Node | None]] = {}
+        for node in nodes:
+            for i in node.inputs:
+                self.users.setdefault(id(i), []).append(node)
+        for output in outputs:
+            self.users.setdefault(id(output), []).append(None)
+
+    def input(self, node: Node) -> Buffer:
+        """A buffer for a value from outside the segment."""
+        abstract = node.abstract
+        assert isinstance(abstract, AbstractTensor)
+        value = node.value if isinstance(node, ValueNode) else None
+        if value is not None:
+            value = np.ascontiguousarray(value)
+        buffer = Buffer(DTYPES[abstract.dtype.numpy.name], abstract.size, value)
+        if value is not None and value.size == 1:
+            buffer = self.constant(value)
+        self.views[id(node)] = View(buffer, abstract.shape)
+        return buffer
+
+    def constant(self, value: np.ndarray) -> Buffer:
+        """The buffer of a constant of one element; equal ones share it."""
+        key = (value.dtype, value.tobytes())
+        if key not in self.known:
+            self.known[key] = Buffer(DTYPES[value.dtype.name], 1, value)
+        return self.known[key]
+
+    def view(self, node: Node) -> View:
+        if id(node) not in self.views:
+            self.input(node)
+        return self.views[id(node)]
+
+    def add(self, node: CNode) -> None:
+        """The steps of a node."""
+        if isinstance(node.callee, While):
+            return self.loop(node)
+        index = item_index(node)
+        if index is not None:
+            self.views[id(node)] = self.carries[id(node.inputs[0])][index]
+            return
+        assert isinstance(node.callee, Primitive)
+        name = node.callee.name
+        operands = [self.view(i) for i in node.inputs]
+        made = getattr(self, f"lower_{name}", None)
+        if made is None:
+            text = node.callee.expr or ""
+            if operands[0].buffer.dtype in _FLOATS:
+                text = _OF_FLOATS.get(name, text)
+            view = self.map(node, operands, text, node.abstract)
+        elif name in _READ_VIEWS:
+            view = made(node, *operands)
+        else:
+            view = made(node, *map(self.whole, operands))
+        self.views[id(node)] = view
+
+    # ----------------------------------------------------------------- steps
+
+    def emit(self, node: Node | None, kind: str, inputs: list[View], dtype: str, shape: Shape,
+             rows: int, columns: int, **more: Any) -> View:  # fmt: skip
+        parts = (kind, *inputs, dtype, rows, columns, *map(str, more.items()))
+        if parts not in self.known:
+            out = self.known[parts] = Buffer(dtype, math.prod(shape))
+            out.step = Step(kind, inputs, out, rows, columns, node=node, **more)
+            self.steps.append(out.step)
+        return View(self.known[parts], shape)
+
+    def map(self, node: Node, operands: Sequence[View], text: str, abstract: Any,
+            dtype: str = "") -> View:  # fmt: skip
+        """An element-wise step."""
+        shape, operands = merged(abstract.shape, operands)
+        columns = shape[-1] if shape else 1
+        rows = math.prod(shape[:-1])
+        operands = [self.readable(v, shape) for v in operands]
+        ways = [way(v, shape) for v in operands]
+        flat = all(w[0] in ("full", "scalar") for w in ways)
+        return self.emit(
+            node, "map", operands, dtype or DTYPES[abstract.dtype.numpy.name], abstract.shape, rows,
+            columns, ways=ways, text=text, is_flat=flat,
+        )  # fmt: skip
+
+    def readable(self, view: View, shape: Shape) -> View:
+        """A view that a map of a shape can read: itself, or a copy."""
+        if way(view, shape):
+            return view
+        once = self.whole(layout.unbroadcast(view))
+        return once if way(once, shape) else self.whole(layout.broadcast(once, shape))
+
+    def whole(self, view: View) -> View:
+        """The elements of a view in row-major order."""
+        if view.is_whole:
+            return view
+        if view not in self.copies:
+            self.copies[view] = self.copy([view], view.shape, [View(view.buffer, view.shape)])
+        return self.copies[view]
+
+    def copy(self, parts: list[View], shape: Shape, places: list[View], fill: Any = None) -> View:
+        """A new value made of copies: each part goes to its place, a view of the whole."""
+        dtype = parts[0].buffer.dtype
+        return self.emit(None, "copy", parts, dtype, shape, 1, math.prod(shape), gives="own",
+                         more={"places": places, "fill": fill})  # fmt: skip
+
+    def reduce(self, node: Node, kind: str, x: View, axes: tuple[int, ...], shape: Shape,
+               dtype: str = "") -> View:  # fmt: skip
+        """A reduction over any axes: over the last ones, then over others that are side by side."""
+        dtype = dtype or x.buffer.dtype
+        axes = tuple(a for a in axes if x.shape[a] != 1)
+        run = [a for i, a in enumerate(axes) if axes[i:] == tuple(range(a, axes[-1] + 1))]
+        if not axes:
+            return View(x.buffer, shape)
+        before, n = math.prod(x.shape[: run[0]]), math.prod(x.shape[a] for a in run)
+        after = math.prod(x.shape[run[-1] + 1 :])
+        rest = tuple(1 if a in run else m for a, m in enumerate(x.shape))
+        left = tuple(a for a in axes if a not in run)
+        if after == 1:
+            rows, columns, gives, more = before, n, "row", {}
+        else:
+            rows, columns, gives = before * n, after, "sum"
+            more = {"each": n if before > 1 else 1, "period": before}
+        out = self.emit(node, kind, [x], dtype, rest if left else shape, rows, columns,
+                        gives=gives, ways=[("full",)], more=more)  # fmt: skip
+        return self.reduce(node, kind, out, left, shape, dtype) if left else out
+
+    def loop(self, node: CNode) -> None:
+        """A While: its condition and body as steps of their own, and buffers for its carry."""
+        loop = node.callee
+        assert isinstance(loop, While)
+        operands = [self.whole(self.view(i)) for i in node.inputs]
+        starts = operands[loop.n_const :]
+        carry = [View(Buffer(v.buffer.dtype, v.buffer.size), v.shape) for v in starts]
+        inside = [*operands[: loop.n_const], *carry]
+        cond, body = (Lowering.of(g, inside) for g in (loop.cond, loop.body))
+        flag = cond.views[id(loop.cond.output)].buffer
+        nexts = [body.whole(body.views[id(n)]) for n in loop.body.outputs()]
+        step = Step("while", operands, carry[0].buffer, 1, 1, gives="own", node=node)
+        step.more = {"carry": carry, "cond": cond, "body": body, "flag": flag, "nexts": nexts}
+        for view in carry:
+            view.buffer.step = step
+        self.steps.append(step)
+        self.views[id(node)] = carry[0]
+        self.carries[id(node)] = carry
+
+    @staticmethod
+    def of(graph: FuncGraph, operands: list[View]) -> Lowering:
+        """The steps of a sub-graph."""
+        nodes = [
+            n for n in graph.nodes() if isinstance(n, CNode) and not is_call_of(n, "MakeTuple")
+        ]
+        lowering = Lowering(nodes, graph.outputs())
+        for p, v in zip(graph.parameters, operands, strict=True):
+            lowering.views[id(p)] = v
+        for node in nodes:
+            lowering.add(node)
+        return lowering
+
+    def lower_TensorToScalar(self, node: CNode, x: View) -> View:
+        return self.map(node, [x], "cast_u1({0})", AbstractTensor(bool_, ()))
+
+    # ----------------------------------------------------------------- the same elements elsewhere
+
+    def lower_Reshape(self, node: CNode, x: View) -> View:
+        shape = node.abstract.shape  # type: ignore[attr-defined]
+        found = layout.reshaped(x, shape)
+        return View(self.whole(x).buffer, shape) if found is None else found
+
+    lower_ExpandDims = lower_Squeeze = lower_Identity = lower_StopGradient = lower_Reshape
+
+    def lower_Transpose(self, node: CNode, x: View) -> View:
+        return layout.permuted(x, node.callee.attrs["perm"])  # type: ignore[union-attr]
+
+    def lower_BroadcastTo(self, node: CNode, x: View) -> View:
+        return layout.broadcast(x, node.abstract.shape)  # type: ignore[attr-defined]
+
+    def lower_StridedSlice(self, node: CNode, x: View) -> View:
+        attrs = node.callee.attrs  # type: ignore[union-attr]
+        ranges = zip(attrs["begin"], attrs["end"], attrs["strides"], strict=True)
+        return layout.sliced(x, list(ranges))
+
+    def lower_ReverseV2(self, node: CNode, x: View) -> View:
+        axes = node.callee.attrs["axis"]  # type: ignore[union-attr]
+        return layout.sliced(
+            x, [(n - 1, -1, -1) if a in axes else (0, n, 1) for a, n in enumerate(x.shape)]
+        )
+
+    def lower_Tile(self, node: CNode, x: View) -> View:
+        pairs = list(zip(node.callee.attrs["reps"], x.shape, strict=True))  # type: ignore[union-attr]
+        strides = [s for step in x.steps for s in (0, step)]
+        tiled = strided(x.buffer, [n for pair in pairs for n in pair], strides, x.offset)
+        return View(self.whole(tiled).buffer, node.abstract.shape)  # type: ignore[attr-defined]
+
+    def lower_Split(self, node: CNode, x: View) -> View:
+        axis, start = node.callee.attrs["axis"], 0  # type: ignore[union-attr]
+        pieces = self.carries[id(node)] = []
+        for n in node.callee.attrs["sizes"]:  # type: ignore[union-attr]
+            ranges = [
+                (start, start + n, 1) if a == axis else (0, m, 1) for a, m in enumerate(x.shape)
+            ]
+            pieces.append(layout.sliced(x, ranges))
+            start += n
+        return pieces[0]
+
+    def lower_Fill(self, node: CNode) -> View:
+        attrs, abstract = node.callee.attrs, node.abstract  # type: ignore[union-attr]
+        one = np.full(1, attrs["value"], abstract.dtype.numpy)  # type: ignore[attr-defined]
+        buffer = self.constant(one)
+        shape = abstract.shape  # type: ignore[attr-defined]
+        return strided(buffer, shape, (0,) * len(shape), 0)
+
+    def lower_Concat(self, node: CNode, *parts: View) -> View:
+        axis = node.callee.attrs["axis"]  # type: ignore[union-attr]
+        return self.joined(node, parts, axis, [p.shape[axis] for p in parts])
+
+    def lower_Stack(self, node: CNode, *parts: View) -> View:
+        axis = node.callee.attrs["axis"]  # type: ignore[union-attr]
+        flat = []
+        for p in parts:
+            shape, steps = ((*s[:axis], 1, *s[axis:]) for s in (p.shape, p.steps))
+            flat.append(strided(p.buffer, shape, steps, p.offset))
+        return self.joined(node, flat, axis, [1] * len(parts))
+
+    def joined(self, node: CNode, parts: Sequence[View], axis: int, sizes: list[int]) -> View:
+        """Views one after the other along an axis."""
+        shape = node.abstract.shape  # type: ignore[attr-defined]
+        whole = View(Buffer(parts[0].buffer.dtype, math.prod(shape)), shape)
+        places, start = [], 0
+        for n in sizes:
+            ranges = [
+                (start, start + n, 1) if a == axis else (0, m, 1) for a, m in enumerate(shape)
+            ]
+            places.append(layout.sliced(whole, ranges))
+            start += n
+        return self.copy(list(parts), shape, places)
+
+    def lower_Pad(self, node: CNode, x: View) -> View:
+        attrs = node.callee.attrs  # type: ignore[union-attr]
+        shape = node.abstract.shape  # type: ignore[attr-defined]
+        whole = View(Buffer(x.buffer.dtype, math.prod(shape)), shape)
+        pads = zip(attrs["paddings"], x.shape, strict=True)
+        place = layout.sliced(whole, [(before, before + n, 1) for (before, _), n in pads])
+        return self.copy([x], shape, [place], attrs["value"])
+
+    def lower_StridedSliceGrad(self, node: CNode, x: View) -> View:
+        attrs = node.callee.attrs  # type: ignore[union-attr]
+        shape = node.abstract.shape  # type: ignore[attr-defined]
+        whole = View(Buffer(x.buffer.dtype, math.prod(shape)), shape)
+        ranges = zip(attrs["begin"], attrs["end"], attrs["strides"], strict=True)
+        return self.copy([x], shape, [layout.sliced(whole, list(ranges))], 0)
+
+    # ----------------------------------------------------------------- element by element
+
+    def lower_Cast(self, node: CNode, x: View) -> View:
+        to = DTYPES[node.abstract.dtype.numpy.name]  # type: ignore[attr-defined]
+        return self.map(node, [x], f"cast_{to}({{0}})", node.abstract)
+
+    def lower_ReduceSum(self, node: CNode, x: View) -> View:
+        return self.reduce(node, "sum", x, node.callee.attrs["axis"], node.abstract.shape)  # type: ignore
+
+    def lower_ReduceMax(self, node: CNode, x: View) -> View:
+        return self.reduce(node, "max", x, node.callee.attrs["axis"], node.abstract.shape)  # type: ignore
+
+    def lower_ReduceMin(self, node: CNode, x: View) -> View:
+        return self.reduce(node, "min", x, node.callee.attrs["axis"], node.abstract.shape)  # type: ignore
+
+    def lower_ReduceAll(self, node: CNode, x: View) -> View:
+        return self.reduce(node, "all", x, node.callee.attrs["axis"], node.abstract.shape)  # type: ignore
+
+    def lower_ReduceAny(self, node: CNode, x: View) -> View:
+        return self.reduce(node, "any", x, node.callee.attrs["axis"], node.abstract.shape)  # type: ignore
+
+    def lower_IndexInRange(self, node: CNode, x: View) -> View:
+        size = node.callee.attrs["size"]  # type: ignore[union-attr]
+        inside = AbstractTensor(node.abstract.dtype, x.shape)  # type: ignore[attr-defined]
+        test = self.map(node, [x], f"{{0}} >= {-size} and {{0}} < {size}", inside)
+        return self.reduce(node, "all", test, tuple(range(len(x.shape))), ())
+
+    def lower_ReduceMean(self, node: CNode, x: View) -> View:
+        total = self.lower_ReduceSum(node, x)
+        share = total.size / x.size
+        return self.map(node, [total], f"{{0}} * {share!r}", node.abstract)
+
+    def _shifted(self, node: CNode, x: View) -> tuple[View, Shape]:
+        """x - max(x) along the last axis, and the shape of what is left of it.
+
+        The largest need not be nan where one is: then exp(x - max(x)) and its sum are.
+        """
+        shape = (*x.shape[:-1], 1)
+        top = self.reduce(node, "larger", x, (len(x.shape) - 1,), shape)
+        return self.map(node, [x, top], "{0} - {1}", node.abstract), shape
+
+    def lower_Softmax(self, node: CNode, x: View) -> View:
+        shifted, shape = self._shifted(node, x)
+        e = self.map(node, [shifted], "exp({0})", node.abstract)
+        total = self.reduce(node, "sum", e, (len(x.shape) - 1,), shape)
+        return self.map(node, [e, total], "{0} / {1}", node.abstract)
+
+    def lower_LogSoftmax(self, node: CNode, x: View) -> View:
+        shifted, shape = self._shifted(node, x)
+        e = self.map(node, [shifted], "exp({0})", node.abstract)
+        total = self.reduce(node, "sum", e, (len(x.shape) - 1,), shape)
+        log = self.map(node, [total], "log({0})", AbstractTensor(node.abstract.dtype, shape))  # type: ignore
+        return self.map(node, [shifted, log], "{0} - {1}", node.abstract)
+
+    def lower_GeLU(self, node: CNode, x: View) -> View:
+        """As its gradient computes it, so that the tanh is computed once for both."""
+        abstract: Any = node.abstract
+
+        def one(text: str, *operands: View | float) -> View:
+            dtype = abstract.dtype.numpy
+            views = [v if isinstance(v, View) else View(self.constant(np.array(v, dtype)), ())
+                     for v in operands]  # fmt: skip
+            return self.map(node, views, text, abstract)
+
+        cube = one("{0} * {1}", one("{0} * {1}", one("{0} * {1}", 0.044715, x), x), x)
+        inner = one("{0} * {1}", 0.7978845608028654, one("{0} + {1}", x, cube))
+        share = one("{0} + {1}", 1, one("tanh({0})", inner))
+        return one("{0} * {1}", one("{0} * {1}", 0.5, x), share)
+
+    def lower_BiasAdd(self, node: CNode, x: View, bias: View) -> View:
+        last = node.callee.attrs["data_format"] == "NHWC"  # type: ignore[union-attr]
+        ones = (1,) * (0 if last else len(x.shape) - 2)
+        return self.map(
+            node, [x, View(bias.buffer, (bias.size, *ones))], "{0} + {1}", node.abstract
+        )
+
+    # ----------------------------------------------------------------- by index
+
+    def lower_GatherD(self, node: CNode, x: View, index: View) -> View:
+        """One element of each row."""
+        shape = node.abstract.shape  # type: ignore[attr-defined]
+        return self.emit(node, "pick", [x, index], x.buffer.dtype, shape, math.prod(shape),
+                         x.shape[-1], gives="row", ways=[("full",), ("row",)])  # fmt: skip
+
+    def lower_TensorScatterElements(self, node: CNode, x: View, index: View, update: View) -> View:
+        """Zeros but for one element of each row."""
+        whole = self.whole(index)
+        place = self.map(node, [whole], f"cast_i4({{0}} % {x.shape[-1]})",
+                         AbstractTensor(int32, whole.shape))  # fmt: skip
+        return self.map(node, [place, update], "({1} if i4(j) == {0} else 0)", node.abstract)
+
+    def lower_Gather(self, node: CNode, x: View, index: View) -> View:
+        """Row r of the result is a row of the operand: a map that reads it there."""
+        shape = node.abstract.shape  # type: ignore[attr-defined]
+        rows, columns = index.size, x.size // x.shape[0]
+        ways: list[tuple] = [("index",), ("gather", x.shape[0])]
+        if columns == 1:
+            rows, columns, ways = 1, rows, [("full",), ("lookup", x.shape[0])]
+        return self.emit(node, "map", [index, x], x.buffer.dtype, shape, rows, columns, ways=ways,
+                         text="{1}")  # fmt: skip
+
+    def lower_IndexAdd(self, node: CNode, x: View, index: View, y: View) -> View:
+        zero = _is_zero(x)
+        inputs = [self.whole(index), self.whole(y), *([] if zero else [self.whole(x)])]
+        return self.emit(node, "index add", inputs, x.buffer.dtype, x.shape, x.shape[0],
+                         x.size // x.shape[0], gives="own")  # fmt: skip
+
+    # ----------------------------------------------------------------- products
+
+    def lower_Add(self, node: CNode, x: View, y: View) -> View:
+        """A bias is what a product starts from, if only products read the sum."""
+        for one, other, source in ((x, y, node.inputs[0]), (y, x, node.inputs[1])):
+            step = one.buffer.step
+            if (
+                step is not None and step.kind == "matmul" and len(step.inputs) == 2
+                and one.is_whole and way(other, one.shape) == ("column",)
+                and one.shape == node.abstract.shape  # type: ignore[attr-defined]
+                and other.buffer.step is None and len(self.users[id(source)]) == 1
+                and step.node is source and step.more["result"].is_whole
+                and self.is_only_multiplied(node)
+            ):  # fmt: skip
+                start = layout.broadcast(other, one.shape)
+                base = self.copy([start], one.shape, [View(other.buffer, one.shape)])
+                self.steps.insert(self.steps.index(step), self.steps.pop())
+                step.inputs.append(base)
+                step.out.at = base.buffer
+                return one
+        return self.map(node, [x, y], "{0} + {1}", node.abstract)
+
+    def is_only_multiplied(self, node: Node) -> bool:
+        """True if only products read a value, if need be by strides."""
+        users = self.users.get(id(node), [])
+        return bool(users) and all(
+            isinstance(u, CNode) and (
+                is_call_of(u, "MatMul") or is_call_of(u, "BatchMatMul")
+                or (is_call_of(u, "Reshape") or is_call_of(u, "Transpose"))
+                and self.is_only_multiplied(u)
+            ) for u in users
+        )  # fmt: skip
+
+    def lower_MatMul(self, node: CNode, a: View, b: View) -> View:
+        attrs = node.callee.attrs  # type: ignore[union-attr]
+        if attrs["transpose_a"]:
+            a = _turned(a)
+        if attrs["transpose_b"]:
+            b = _turned(b)
+        shape = node.abstract.shape  # type: ignore[attr-defined]
+        perm = self.wanted_order(node, len(shape))
+        stored = tuple(shape[p] for p in perm)
+        out = Buffer(a.buffer.dtype, math.prod(shape))
+        view = layout.permuted(View(out, stored), [perm.index(i) for i in range(len(perm))])
+        a, b = (self.multiplicable(v) for v in (a, b))
+        out.step = Step("matmul", [a, b], out, 1, out.size, node=node, gives="own",
+                        more={"result": view})  # fmt: skip
+        self.steps.append(out.step)
+        return view
+
+    lower_BatchMatMul = lower_MatMul
+
+    def wanted_order(self, node: Node, ndim: int) -> tuple[int, ...]:
+        """In which order to store the axes of a product: as the Transpose that alone reads it."""
+        users = self.users.get(id(node), [])
+        (user,) = users if len(users) == 1 else (None,)
+        if isinstance(user, CNode) and getattr(user.callee, "name", "") == "Transpose":
+            perm = user.callee.attrs["perm"]  # type: ignore[union-attr]
+            if perm[-1] in (ndim - 1, ndim - 2):  # rows or columns stay contiguous
+                return perm
+        return tuple(range(ndim))
+
+    def multiplicable(self, view: View) -> View:
+        """Matrices as BLAS can read them: rows or columns contiguous, the others apart."""
+        m, n, row, column = view.matrix
+        fits = (n == 1 or column == 1) and (m == 1 or row >= n)
+        turned = (m == 1 or row == 1) and (n == 1 or column >= m)
+        return view if fits or turned else self.whole(view)
+
+
+_READ_VIEWS = frozenset(
+    "Reshape ExpandDims Squeeze Identity StopGradient Transpose BroadcastTo StridedSlice ReverseV2 "
+    "Fill Concat Stack Pad StridedSliceGrad Tile Split Add Cast TensorScatterElements IndexAdd "
+    "MatMul BatchMatMul".split()
+)
+
+
+def merged(shape: Shape, operands: Sequence[View]) -> tuple[Shape, list[View]]:
+    """Fewer axes, if some operand needs that to be readable: a bias of channels, for example."""
+    if all(way(v, shape) for v in operands):
+        return shape, list(operands)
+    wide = [layout.broadcast(v, shape) for v in operands]
+    sizes, (_, *steps) = layout.collapsed(shape, layout.row_major(shape), *(v.steps for v in wide))
+    views = [strided(v.buffer, sizes, s, v.offset) for v, s in zip(wide, steps, strict=True)]
+    fits = all(way(v, tuple(sizes)) for v in views)
+    return (tuple(sizes), views) if fits else (shape, list(operands))
+
+
+def _turned(view: View) -> View:
+    """Matrices transposed."""
+    n = len(view.shape)
+    return layout.permuted(view, [*range(n - 2), n - 1, n - 2])
+
+
+def _is_zero(view: View) -> bool:
+    return view.buffer.value is not None and not view.buffer.value.any()
+
+
+def way(view: View, shape: Shape) -> tuple:
+    """How a step of a shape reads an operand; () if it cannot."""
+    if view.buffer.size == 1:
+        return ("scalar",)
+    once = layout.unbroadcast(view)
+    own = (1,) * (len(shape) - len(view.shape)) + once.shape
+    if not once.is_whole:
+        rows = layout.rows_of(layout.broadcast(view, shape))
+        return ("strided", *rows) if rows and shape[-1] != 1 else ()
+    if own == shape:
+        return ("full",)
+    if own[:-1] == shape[:-1]:
+        return ("row",) if own[-1] == 1 else ()
+    lead = next(i for i, n in enumerate(own) if n != 1)
+    if own[lead:-1] != shape[lead:-1]:
+        return ()
+    if own[-1] == shape[-1]:
+        period = math.prod(own[lead:-1])
+        return ("column",) if period == 1 else ("cyclic", period)
+    return ("cyclic row", math.prod(own[lead:-1])) if own[-1] == 1 else ()
+
+
+# ------------------------------------------------------------------------------- what is possible
+
+_ON_INTS = frozenset(
+    "Add Sub Mul Maximum Minimum Neg Abs Square ReLU Equal NotEqual Less LessEqual Greater "
+    "GreaterEqual BitwiseAnd BitwiseOr BitwiseXor FloorDiv FloorMod Select Cast".split()
+)
+_ON_BOOLS = frozenset(
+    "LogicalAnd LogicalOr LogicalXor LogicalNot Select Cast Equal NotEqual".split()
+)
+_OF_FLOATS = {"FloorDiv": "floordiv({0}, {1})", "FloorMod": "floormod({0}, {1})"}
+_MOVES = frozenset(
+    "Reshape ExpandDims Squeeze Identity StopGradient Transpose BroadcastTo StridedSlice ReverseV2 "
+    "Fill Concat Stack Pad StridedSliceGrad Tile".split()
+)
+
+
+def is_native(node: Node) -> bool:
+    """True if kernels can compute a node."""
+    if not isinstance(node, CNode):
+        return False
+    if isinstance(node.callee, While):
+        return _loops(node, node.callee)
+    if item_index(node) is not None:
+        return is_native(node.inputs[0])
+    if not isinstance(node.callee, Primitive):
+        return False
+    name, out = node.callee.name, node.abstract
+    if REGISTRY.get(name) is not type(node.callee) or node.callee.effect:
+        return False
+    if name == "Split":
+        return _kind(node.inputs[0]) is not None and 0 not in node.callee.attrs["sizes"]
+    kinds = [_kind(i) for i in (node, *node.inputs)]
+    if None in kinds or not out.size or any(not i.abstract.size for i in node.inputs):  # type: ignore
+        return False
+    if isinstance(node.callee, Elementwise) or name == "Cast":
+        return _map_is_native(name, kinds)
+    test = _TESTS.get(name)
+    return name in _MOVES or (test is not None and test(node, kinds))
+
+
+def _kind(node: Node) -> str | None:
+    """The kernels' name of a Tensor's dtype; None for what no kernel takes."""
+    abstract = node.abstract
+    if not isinstance(abstract, AbstractTensor) or any(type(n) is not int for n in abstract.shape):
+        return None
+    return DTYPES.get(abstract.dtype.numpy.name)
+
+
+def _map_is_native(name: str, kinds: list) -> bool:
+    if name == "Cast":  # what a float too large becomes as an integer is NumPy's affair
+        return kinds[1] not in _FLOATS or kinds[0] not in ("i4", "i8")
+    operand = kinds[-1] if name == "Select" else kinds[1]
+    if operand in _FLOATS:
+        return True
+    return name in (_ON_BOOLS if operand == "u1" else _ON_INTS)
+
+
+def _loops(node: CNode, loop: While) -> bool:
+    """True for a loop of Tensors whose condition and body are native."""
+    if any(_kind(i) is None or not i.abstract.size for i in node.inputs):  # type: ignore
+        return False
+    *before, last = [n for n in loop.cond.nodes() if isinstance(n, CNode)] or [node]
+    body = [n for n in loop.body.nodes() if isinstance(n, CNode)]
+    return (
+        last is loop.cond.output
+        and is_call_of(last, "TensorToScalar")
+        and _kind(last.inputs[0]) in ("u1", "i4", "i8")
+        and all(map(is_native, before))
+        and all(is_native(n) or n is loop.body.output for n in body)
+    )
+
+
+def _reduces(node: CNode, kinds: list) -> bool:
+    return kinds[1] in _FLOATS and bool(node.callee.attrs["axis"])  # type: ignore[union-attr]
+
+
+def _sums(node: CNode, kinds: list) -> bool:
+    return kinds[1] != "u1" and bool(node.callee.attrs["axis"])  # type: ignore[union-attr]
+
+
+def _tests_all(node: CNode, kinds: list) -> bool:
+    axes = node.callee.attrs["axis"]  # type: ignore[union-attr]
+    ndim = len(node.inputs[0].abstract.shape)  # type: ignore[attr-defined]
+    return bool(axes) and axes == tuple(range(ndim - len(axes), ndim))
+
+
+def _on_last_axis(node: CNode, kinds: list) -> bool:
+    axis = node.callee.attrs["axis"]  # type: ignore[union-attr]
+    return kinds[1] in _FLOATS and axis == len(node.inputs[0].abstract.shape) - 1  # type: ignore
+
+
+def _picks(node: CNode, kinds: list) -> bool:
+    x, index = (i.abstract.shape for i in node.inputs)  # type: ignore[attr-defined]
+    return _on_last_axis(node, kinds) and index == (*x[:-1], 1)
+
+
+def _puts(node: CNode, kinds: list) -> bool:
+    base, index, update = node.inputs
+    x = base.abstract.shape  # type: ignore[attr-defined]
+    one = (*x[:-1], 1)
+    zeros = getattr(getattr(base, "callee", None), "name", "") == "Fill"
+    zeros = base.callee.attrs["value"] == 0 if zeros else (  # type: ignore[attr-defined]
+        isinstance(base, ValueNode) and not base.value.any())  # fmt: skip
+    shapes = index.abstract.shape == update.abstract.shape == one  # type: ignore[attr-defined]
+    attrs = node.callee.attrs  # type: ignore[union-attr]
+    return zeros and shapes and attrs["axis"] == len(x) - 1 and attrs["reduction"] == "add"
+
+
+def _along_first(node: CNode, kinds: list) -> bool:
+    return node.callee.attrs["axis"] == 0 and kinds[0] != "u1"  # type: ignore[union-attr]
+
+
+def _gathers(node: CNode, kinds: list) -> bool:
+    return node.callee.attrs["axis"] == 0  # type: ignore[union-attr]
+
+
+def _multiplies(node: CNode, kinds: list) -> bool:
+    return kinds[0] in _FLOATS
+
+
+_TESTS: dict[str, Any] = {
+    "ReduceSum": _sums, "ReduceMean": _reduces, "ReduceMax": _reduces, "ReduceMin": _reduces,
+    "ReduceAll": _tests_all, "ReduceAny": _tests_all, "Softmax": _on_last_axis,
+    "LogSoftmax": _on_last_axis, "GatherD": _picks, "TensorScatterElements": _puts,
+    "MatMul": _multiplies, "BatchMatMul": _multiplies, "Gather": _gathers, "IndexAdd": _along_first,
+    "BiasAdd": _multiplies, "IndexInRange": lambda node, kinds: True,
+}  # fmt: skip
+
+
+__all__ = ["Buffer", "Lowering", "Step", "View", "is_native", "way"]

@@ -1,0 +1,30 @@
+"""Where values live that only kernels see: places in one arena, shared by those that never meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from minispore.engine.layout import Buffer
+
+ALIGN = 64  # bytes: a cache line
+
+
+def place(lives: Iterable[tuple[Buffer, int, int]]) -> tuple[dict[Buffer, int], int]:
+    """An offset for each buffer, and the bytes of the arena.
+
+    Args:
+        lives: (buffer, first kernel, last kernel).  Buffers whose lives meet do not overlap.
+
+    Large buffers are placed first, each at the lowest place that is free for its whole life.
+    """
+    placed: list[tuple[int, int, int, int]] = []  # (offset, end, first, last)
+    offsets: dict[Buffer, int] = {}
+    for buffer, first, last in sorted(lives, key=lambda item: -item[0].bytes):
+        size = -(-buffer.bytes // ALIGN) * ALIGN
+        offset = 0
+        for start, end, begins, ends in sorted(placed):
+            if begins <= last and first <= ends and start < offset + size and offset < end:
+                offset = end
+        offsets[buffer] = offset
+        placed.append((offset, offset + size, first, last))
+    return offsets, max((end for _, end, _, _ in placed), default=0)

@@ -1,0 +1,126 @@
+"""Running kernels: one call from Python for a whole table of them.
+
+The table is that of kernels/table.py.  Kernels find their arrays by number in a table of addresses,
+the slots: first the inputs and outputs of the run, then constants, then places in the arena.
+
+A call must cost little: ctypes takes 1 to 3 us for it.  So machine code is made a built-in function
+of Python (``METH_FASTCALL``: C code gets the arguments as a row of object addresses), and reads the
+arrays' addresses itself, from fixed places in the objects; that takes 0.1 us.  That the places are
+right is checked once; where they are not, Python looks up the addresses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minispore.engine import cache
+
+_METH_FASTCALL = 0x80
+_SOURCE = """
+from minispore.engine.kernels.table import address_of, p_i8, run_table, take_addresses
+from minispore.engine.kernels.words import lock_interpreter, python_int, unlock_interpreter
+"""
+_RUN = f'''{_SOURCE}
+def run(table, rows, slots, arrays, count):
+    """Take the addresses of arrays, then run a table; -1 - i if array i is laid out otherwise."""
+    status = take_addresses(arrays, count, slots)
+    if status == 0:
+        run_table(table, rows, slots)
+    return status
+'''
+_CALL = f'''{_SOURCE}
+def call(itself, arrays, count):
+    """The same as a built-in function of the arrays, bound to [table, rows, slots, unlocks]."""
+    bound = p_i8(address_of(itself))
+    slots = p_i8(bound[2])
+    status = take_addresses(arrays, count, slots)
+    if status == 0:
+        state = 0
+        if bound[3] != 0:
+            state = unlock_interpreter()
+        run_table(p_i8(bound[0]), bound[1], slots)
+        if bound[3] != 0:
+            lock_interpreter(state)
+    return python_int(status)
+'''
+
+
+def bound(table: np.ndarray, rows: int, slots: np.ndarray, unlocks: bool = False) -> Callable:
+    """A function of arrays that puts their addresses into the first slots and runs a table.
+
+    It returns 0; or -1 - i, without running anything, if array i is not C-contiguous and aligned.
+
+    Args:
+        table: int64, five words a row (kernels/table.py).
+        rows: how many there are.
+        slots: int64, one address each; the caller keeps alive what they point to.
+        unlocks: other Python threads may run meanwhile (0.1 us: for what takes long).
+    """
+    if not layout_is_known():
+        return _bound_by_ctypes(table, rows, slots)
+    block = np.array([table.ctypes.data, rows, slots.ctypes.data, unlocks], np.int64)
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.argtypes = ctypes.c_void_p, ctypes.py_object, ctypes.py_object
+    make.restype = ctypes.py_object
+    # the function keeps its last argument alive
+    return make(ctypes.addressof(_definition()), block, (table, slots))
+
+
+def _bound_by_ctypes(table: np.ndarray, rows: int, slots: np.ndarray) -> Callable:
+    """The same where objects are laid out in another way."""
+
+    def run(*arrays: np.ndarray) -> int:
+        for i, array in enumerate(arrays):
+            if not (array.flags.c_contiguous and array.flags.aligned):
+                return -1 - i
+            slots[i] = array.ctypes.data
+        return runner()(table.ctypes.data, rows, slots.ctypes.data, 0, 0)
+
+    return run
+
+
+@functools.cache
+def runner() -> Any:
+    """The compiled ``run(table, rows, slots, arrays, count)``, of addresses, through ctypes.
+
+    `arrays` is the address of the arrays' identities.  It works without the interpreter lock.
+    """
+    word = ctypes.c_ssize_t
+    return ctypes.CFUNCTYPE(word, word, word, word, word, word)(cache.kernel(_RUN))
+
+
+class _MethodDef(ctypes.Structure):
+    """What Python wants to know of a built-in function."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p), ("address", ctypes.c_void_p), ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    ]  # fmt: skip
+
+
+@functools.cache
+def _definition() -> _MethodDef:
+    return _MethodDef(b"run", cache.kernel(_CALL), _METH_FASTCALL, b"Run a table of kernels.")
+
+
+@functools.cache
+def layout_is_known() -> bool:
+    """True if this Python takes built-in functions, and arrays are as `take_addresses` has them."""
+    from minispore.engine.kernels.table import DATA, FLAGS, WANTED
+
+    if not hasattr(getattr(ctypes, "pythonapi", None), "PyCFunction_NewEx"):
+        return False
+    whole = np.zeros((4, 6), np.float32)
+    odd = np.ndarray(3, np.float32, bytearray(16), offset=1)
+    for array in (whole, whole[1:], whole[:, ::2], whole.T, odd, odd[:1], whole + 1):
+        address = ctypes.c_void_p.from_address(id(array) + DATA).value
+        flags = ctypes.c_int32.from_address(id(array) + FLAGS).value
+        fine = array.flags.c_contiguous and array.flags.aligned
+        if address != array.ctypes.data or (flags & WANTED == WANTED) != fine:
+            return False
+    return True
