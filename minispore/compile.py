@@ -228,6 +228,7 @@ class SizesSeen:
     def __init__(self) -> None:
         self.first: dict[tuple, list[tuple]] = {}
         self.differed: dict[tuple, set[tuple[int, int]]] = {}
+        self.lock = threading.Lock()
 
     def __call__(self, args: tuple, kwargs: dict, axes: Axes) -> Axes:
         """The axes of these arguments whose size may be another, beside those known."""
@@ -235,13 +236,14 @@ class SizesSeen:
         shapes = [t.shape for t in leaves]
         every = {id(t): set(range(t.ndim)) for t in leaves}
         key, _ = _signature(args, kwargs, every)
-        differed = self.differed.setdefault(key, set())
-        for i, (first, now) in enumerate(
-            zip(self.first.setdefault(key, shapes), shapes, strict=True)
-        ):
-            differed |= {(i, axis) for axis, n in enumerate(now) if n != first[axis]}
-        for i, axis in differed:
-            axes.setdefault(id(leaves[i]), set()).add(axis)
+        with self.lock:
+            differed = self.differed.setdefault(key, set())
+            for i, (first, now) in enumerate(
+                zip(self.first.setdefault(key, shapes), shapes, strict=True)
+            ):
+                differed |= {(i, axis) for axis, n in enumerate(now) if n != first[axis]}
+            for i, axis in differed:
+                axes.setdefault(id(leaves[i]), set()).add(axis)
         return axes
 
 

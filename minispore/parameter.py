@@ -106,10 +106,11 @@ class Parameter(Tensor):
     # ------------------------------------------------------------------------------- values
 
     def _write(self, value: Tensor) -> None:
-        """Give this cell a value; it stays a variable of its own, as ``ops.Assign`` says."""
-        if is_tracing() or tapes.active:
-            value = apply(ops.Assign.bound(), self, value)
-        super()._write(value)
+        super()._write(self._held(value) if is_tracing() else value)
+
+    def _held(self, value: Tensor) -> Tensor:
+        """After a write it stays a variable of its own, as ``ops.Assign`` says."""
+        return apply(ops.Assign.bound(), self, value)
 
     def value(self) -> Tensor:
         """The value as a plain Tensor, which is written independently."""

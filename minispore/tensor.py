@@ -128,6 +128,10 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
         """Give this cell the value of another Tensor of the same dtype and shape."""
         current_handler().write(self, value)
 
+    def _held(self, value: Tensor) -> Tensor:
+        """What this cell holds after a write of `value`, for tapes: a copy that is no one else's."""
+        return ops.identity(value)
+
     def register_hook(self, hook_fn: Callable[[Any], Any]) -> None:
         """Call ``hook_fn(g)`` with the gradient g of what is made of this Tensor from here on.
 
@@ -139,7 +143,7 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
         hook_registrar[0](self, hook_fn)
 
     def _take(self, value: Tensor) -> None:
-        """Take over the memory of a Tensor that no one else has; no tape may be active."""
+        """Take over the memory and key of a Tensor that no one else has."""
         self._data, self._key = value._data, value._key
 
     @property
@@ -406,9 +410,13 @@ class EagerHandler:
         return Tensor._wrap(to_array(value, dtype))
 
     def write(self, cell: Tensor, value: Tensor) -> None:
+        """Memory and key are the cell's own: a tape in any thread tells it from `value`."""
         for tape in tapes.active:
             tape.written(cell)
-        cell._data, cell._key = value._data.copy(), value._key  # the cell's memory is its own
+        if tapes.active:
+            cell._take(cell._held(value))
+        else:
+            cell._data, cell._key = value._data.copy(), _new_key()
 
     def call(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         return function(*args, **kwargs)

@@ -576,22 +576,34 @@ def test_copies_of_a_cell_have_graphs_of_their_own(graph_mode):
             assert_same(net(X), np.array([2, 4, 6], np.float32))
 
 
+def in_eight_threads(call):
+    """What call(0), ... call(7) return, if they begin at the same time."""
+    n = 8
+    barrier, results = threading.Barrier(n), [None] * n
+
+    def run(i):
+        barrier.wait()
+        results[i] = call(i)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(n)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # the threads take turns often
+    try:
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    finally:
+        sys.setswitchinterval(interval)
+    return results
+
+
 @pytest.mark.parametrize(
     "make", [lambda: ms.jit(lambda x: (x * 2).sum()), lambda: ms.jit(Scaled())]
 )
 def test_eight_threads_call_a_function_for_the_first_time(make):
-    compiled, n = make(), 8
-    barrier, results = threading.Barrier(n), [None] * n
-
-    def call(i):
-        barrier.wait()
-        results[i] = compiled(X + i)
-
-    threads = [threading.Thread(target=call, args=(i,)) for i in range(n)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    compiled = make()
+    results = in_eight_threads(lambda i: compiled(X + i))
     assert compiled.compile_count == 1
     for i, r in enumerate(results):
         assert_same(r, compiled(X + i))
@@ -638,3 +650,27 @@ def test_threads_that_write_one_parameter_lose_no_update():
     for t in threads:
         t.join()
     assert float(w) == n * times
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, ms.jit], ids=["eager", "jit"])
+def test_threads_that_differentiate_with_respect_to_the_same_weights(wrap):
+    net = ms.nn.Dense(3, 2)
+    gradient = ms.grad(wrap(lambda x: net(x).square().sum()), 0, net.trainable_params())
+    second = ms.grad(lambda x: gradient(x)[1][0].sum(), 0, net.trainable_params())
+    wanted = [(gradient(X + i), second(X + i)) for i in range(8)]
+    for _ in range(5):
+        results = in_eight_threads(lambda i: (gradient(X + i), second(X + i)))
+        assert_same(results, wanted)
+
+
+def test_threads_that_find_out_which_sizes_differ():
+    for _ in range(20):
+        f = ms.jit(lambda *xs: xs[0] + 1, dynamic=1)
+
+        def call(i, f=f):
+            for k in range(4):
+                xs = [Tensor(np.zeros((1 + (i * 7 + k * 3 + j) % 5,) * 3)) for j in range(8)]
+                assert_same(f(*xs), xs[0] + 1)
+            return True
+
+        assert in_eight_threads(call) == [True] * 8

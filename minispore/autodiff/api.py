@@ -247,8 +247,6 @@ def taped(
     inputs = [as_variable(x) for x in selection.inputs]
     for i, x in zip(selection.numbers, inputs, strict=True):
         given[i] = x
-    for w in {id(w): w for w in selection.weights}.values():
-        w._key = as_variable(w)._key  # another Tensor may have been assigned from it
     with Tape() as tape:
         keys = [tape.watch(x) for x in inputs]
         keys += [tape.watch(w) if w.requires_grad else 0 for w in selection.weights]
