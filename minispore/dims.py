@@ -45,6 +45,13 @@ class ScalarLike:
     __slots__ = ()
     kind: type
 
+    def __getattr__(self, name: str) -> Any:
+        """Of what only a number itself has (``n.bit_length``): a constant's, or NeedConstant."""
+        if name.startswith("__") or not hasattr(self.kind, name):
+            kind = self.kind.__name__
+            raise AttributeError(f"'{kind}' object has no attribute '{name}'", name=name, obj=self)
+        return getattr(self.kind(self), name)
+
 
 # ----------------------------------------------------------------------------------- forms
 
@@ -474,6 +481,8 @@ _RING: dict[str, Callable[[Any, Any], Any]] = {
     "floordiv": lambda a, b: _divided(a, b, operator.floordiv),
     "mod": lambda a, b: _divided(a, b, operator.mod),
     "divmod": lambda a, b: (a // b, a % b),
+    "lshift": lambda a, b: a * (1 << operator.index(b)),
+    "rshift": lambda a, b: a // (1 << operator.index(b)),
     "lt": lambda a, b: is_positive(b - a),
     "le": lambda a, b: not is_positive(a - b),
     "gt": lambda a, b: is_positive(a - b),

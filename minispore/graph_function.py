@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from minispore.abstract import STACK, AbstractTensor
+from minispore.abstract import STACK, AbstractTensor, sizes_of
 from minispore.autodiff.nodes import Place, Places, differentiable, items_of, place_of
 from minispore.autodiff.tape import innermost
 from minispore.autodiff.transform import J
@@ -31,6 +31,7 @@ from minispore.ir.interp import debugging
 from minispore.ir.node import CNode, FuncGraph, Node, ParameterNode, copied_parameters, make_tuple
 from minispore.ir.verify import verify
 from minispore.passes import Pipeline
+from minispore.passes.rewrite import copy_graphs
 from minispore.primitive import Primitive, bprop_getters
 from minispore.tensor import Tensor, tapes
 from minispore.tree import NeedConstant
@@ -56,6 +57,8 @@ class GraphFunction:
         self.n_outputs = len(items_of(graph.output))
         self._live: dict[Places, Places] = {}  # see expect
         self._pairs: dict[tuple, Pair] = {}
+        self._decides: NeedConstant | None = None  # why its gradient needs the sizes of inputs
+        self._sized: dict[tuple, GraphFunction] = {}  # for sizes of inputs
 
     @functools.cached_property
     def plan(self) -> Executable:
@@ -82,11 +85,15 @@ class GraphFunction:
             if not wrt or not live:
                 return self(inputs)
             pair = self.pair(wrt, self._live.get(wrt, live))
-            if pair.keeps_stacks and any(
-                t.follows(x) for t in tapes.active for x in tensors.values()
+            if (
+                pair is not None
+                and pair.keeps_stacks
+                and any(t.follows(x) for t in tapes.active for x in tensors.values())
             ):
                 pair = self.recomputing(wrt, pair.live)  # a Stack is no Tensor, which tapes follow
-            found = pair.forward(inputs)
+            found = pair.forward(inputs) if pair is not None else ()
+        if pair is None:
+            return self.sized(inputs).recorded(inputs)
         outputs, kept = found[: self.n_outputs], found[self.n_outputs :]
         tape.record(Call(self, pair, kept), tuple(inputs), outputs)
         return outputs
@@ -108,14 +115,32 @@ class GraphFunction:
         """Be prepared that outputs `live` will get a cotangent, as those of the last call did."""
         self._live[wrt] = live
 
-    def pair(self, wrt: Places, live: Places) -> Pair:
-        """The pair that keeps residuals, for some inputs and some outputs."""
+    def sized(self, inputs: Sequence[Any]) -> GraphFunction:
+        """This function for inputs of these sizes only, which its gradient needs.
+
+        Raises:
+            TypeError: what it needs is known only when the graph has run so far.
+        """
+        sizes = sizes_of([p.abstract for p in self.graph.parameters], inputs)
+        if not sizes:
+            raise TypeError(f"{self._decides} cannot be known when a gradient is compiled")
+        key = tuple(sizes.items())
+        if key not in self._sized:
+            graph = copy_graphs(self.graph, sizes)
+            self._sized[key] = GraphFunction(graph, self.pipeline, self.check_finite)
+        return self._sized[key]
+
+    def pair(self, wrt: Places, live: Places) -> Pair | None:
+        """The pair that keeps residuals, for some inputs and outputs; None if sizes decide it."""
+        if self._decides is not None:
+            return None
         key = (wrt, live, bprop_getters.version)
         if key not in self._pairs:
             try:
                 pair = keeping_pair(self, wrt, live)
             except NeedConstant as error:
-                raise TypeError(f"{error} cannot be known when a gradient is compiled") from None
+                self._decides = error
+                return None
             if unknown_sizes(pair.backward.graph):
                 pair = self.recomputing(wrt, live)
             self._pairs[key] = pair

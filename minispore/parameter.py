@@ -15,7 +15,7 @@ from minispore import ops
 from minispore.initializer import Initializer, initializer
 from minispore.ir.node import Node
 from minispore.primitive import apply, is_number, is_tracing
-from minispore.tensor import Tensor, tapes
+from minispore.tensor import Tensor
 
 _number = itertools.count(2).__next__  # MindSpore's first automatic name is Parameter#2
 

@@ -31,7 +31,7 @@ from minispore.primitive import (
     current_handler,
     handled_by,
 )
-from minispore.tensor import Tensor, to_array
+from minispore.tensor import Tensor, assembled, to_array
 from minispore.tree import NeedConstant
 
 
@@ -132,6 +132,8 @@ def _binary(name: str) -> tuple[Callable, Callable]:
     def forward(self: Scalar, other: Any, modulo: Any = None) -> Any:
         if modulo is not None:
             raise NeedConstant("pow() of three numbers", "write a ** b % c")
+        if name == "ScalarPow" and type(other) is int and other < 0:
+            other = float(other)  # an int to such a power is a float
         return scalar_op(name, self, other) if fits(self, other) else NotImplemented
 
     def reflected(self: Scalar, other: Any) -> Any:
@@ -269,6 +271,9 @@ class GraphBuilder:
     def constant(self, value: Any, dtype: DType | None) -> Tensor:
         if isinstance(value, Tensor) and value._node is not None:
             return value if dtype is None else ops.cast(value, dtype)
+        stacked = assembled(value, dtype)
+        if stacked is not None:
+            return stacked
         return Tensor._of_node(constant_node(to_array(value, dtype), self.origin))
 
     def write(self, cell: Tensor, value: Tensor) -> None:

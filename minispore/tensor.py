@@ -95,8 +95,6 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
             source = source if dtype is None else ops.cast(source, dtype)
         elif isinstance(input_data, ScalarLike):
             source = as_tensor(input_data, dtype)
-        elif isinstance(input_data, (list, tuple)) and holds_tensors(input_data):
-            source = _assembled(input_data, dtype)
         else:
             source = current_handler().constant(input_data, dtype)
         self._data, self._node, self._key = source._data, source._node, source._key
@@ -129,7 +127,7 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
         current_handler().write(self, value)
 
     def _held(self, value: Tensor) -> Tensor:
-        """What this cell holds after a write of `value`, for tapes: a copy that is no one else's."""
+        """What the cell holds after a write of `value`, for tapes: a copy of its own."""
         return ops.identity(value)
 
     def register_hook(self, hook_fn: Callable[[Any], Any]) -> None:
@@ -407,7 +405,8 @@ class EagerHandler:
         return out
 
     def constant(self, value: Any, dtype: DType | None) -> Tensor:
-        return Tensor._wrap(to_array(value, dtype))
+        stacked = assembled(value, dtype)
+        return Tensor._wrap(to_array(value, dtype)) if stacked is None else stacked
 
     def write(self, cell: Tensor, value: Tensor) -> None:
         """Memory and key are the cell's own: a tape in any thread tells it from `value`."""
@@ -490,8 +489,10 @@ def _parsed(value: Any) -> np.ndarray:
     return array
 
 
-def _assembled(value: Any, dtype: DType | None) -> Tensor:
-    """A Tensor stacked from nested lists that hold Tensors; differentiable in both modes."""
+def assembled(value: Any, dtype: DType | None) -> Tensor | None:
+    """A Tensor stacked from nested lists, differentiable in both modes; None if they hold none."""
+    if not isinstance(value, (list, tuple)) or not holds_tensors(value):
+        return None
     if dtype is None:
         dtype = _DEFAULT[_common_dtype(value).kind]
 

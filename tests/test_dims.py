@@ -318,6 +318,11 @@ def sizes(x):
     return n, n + 1, 2 * n, n * x.size, x.size // 4, n / 4, x.shape, len(x), -n, float(n), n**2
 
 
+def more_sizes(x):
+    n = x.shape[0]
+    return n << 1, n >> 1, (n + 1) ** -2, sorted([n, 3, 4 * n]), f"{n:03d}", n & 6, n in (2, 8)
+
+
 def numbers(x):
     n = x.shape[0]
     return x * n, x.sum() / n, n - x, ops.full((2,), n), Tensor([n, 1]), x.sum() * (1 / (n + 1))
@@ -410,6 +415,10 @@ def test_one_graph_for_all_sizes(fn, arrays, capsys):
 
 def test_views():
     batches(views, X, most=2)  # nothing can be rolled
+
+
+def test_sizes_that_are_ordered_and_compared():
+    batches(more_sizes, X, most=9)
 
 
 def grad_of(fn, positions=0):
@@ -571,7 +580,15 @@ def unrolled(x):
     return total, [v for v in x], {4: "four"}.get(len(x)), [5, 6, 7, 8, 9][len(x)]
 
 
-@pytest.mark.parametrize(("fn", "counts"), [(special, (1, 2, 2, 2)), (unrolled, (1, 2, 3, 4))])
+def whole_numbers(x):
+    n = x.shape[0]
+    return n.bit_length(), hasattr(n, "real"), hasattr(n, "no_such"), 1 << n, getattr(n, "real", 7)
+
+
+@pytest.mark.parametrize(
+    ("fn", "counts"),
+    [(special, (1, 2, 2, 2)), (unrolled, (1, 2, 3, 4)), (whole_numbers, (1, 2, 3, 4))],
+)
 def test_a_size_that_must_be_known_is_a_constant(fn, counts):
     f = varying(fn, described(None))
     for n, graphs in zip((4, 3, 2, 1), counts, strict=True):
@@ -674,6 +691,33 @@ def test_a_gradient_on_a_tape_that_only_needs_a_size():
         second = ms.grad(lambda x, w: (ms.grad(f, 1)(x, w) * x).sum())(x, w)
         assert_same(second, ms.grad(lambda x, w: (x.sum() * x).sum())(x, w), 4)
     assert f.compile_count == 1
+
+
+def neighbours(x):
+    return (x[1:] * x[:-1]).sum() + x.prod(0).sum()
+
+
+def with_running_products(x):
+    return ops.cumprod(x, 0).mean() + (x.prod() if x.shape[0] > 2 else x.sum())
+
+
+@pytest.mark.parametrize("fn", [neighbours, with_running_products])
+def test_gradients_on_a_tape_whose_rules_decide_by_sizes(fn):
+    f = varying(fn, described(None, 2))
+    for n in (4, 7, 2, 4, 1, 3):
+        x = floats(n, 2)
+        assert_same(ms.value_and_grad(f)(x), ms.value_and_grad(fn)(x), 8)
+        second = [ms.grad(lambda x, g=g: ms.grad(g)(x).square().sum())(x) for g in (f, fn)]
+        assert_same(*second, 20)
+        assert_same(ms.jvp(f, (x,), (x,)), ms.jvp(fn, (x,), (x,)), 20)
+
+
+def gradient_of_neighbours(x):
+    return ms.value_and_grad(neighbours)(x)
+
+
+def test_gradients_whose_rules_decide_by_sizes_are_interpreted():
+    batches(gradient_of_neighbours, X, most=9)
 
 
 def jacobians(x):

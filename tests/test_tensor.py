@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from differential import agree
 from helpers import assert_same, in_graph
 
+import minispore as ms
 from minispore import dtype as dt
 from minispore import ops
 from minispore.abstract import AbstractTensor
@@ -591,3 +593,21 @@ def test_an_operand_is_never_changed_or_aliased():
     ]  # fmt: skip
     for result in results:
         assert not np.shares_memory(result.asnumpy(), x.asnumpy())
+
+
+def operands_in_lists(x):
+    total = x.sum()
+    return [total, x[0]] * x, x - (total, 2.0), [total, total] < x, [[x[0]], [x[1]]] @ x[None]
+
+
+def test_lists_of_tensors_are_operands():
+    agree(operands_in_lists, Tensor([3.0, 4.0]))
+
+    def of_lists(x):
+        def f(x):
+            product, difference, *_ = operands_in_lists(x)
+            return product.sum() + difference.sum()  # x0 (x0 + x1) + x0 x1 - 2
+
+        return ms.grad(f)(x)
+
+    assert_same(agree(of_lists, Tensor([3.0, 4.0])), np.array([14, 6], np.float32))

@@ -387,6 +387,6 @@ def reaching_grad(graphs: list[FuncGraph]) -> set[FuncGraph]:
     return found
 
 
-register_grad_expander(expand_grad)
+register_grad_expander(lambda graph, sizes: expand_grad(copy_graphs(graph, sizes)))
 
 __all__ = ["Adjoint", "Adjoints", "J", "expand_grad", "set_evaluator"]

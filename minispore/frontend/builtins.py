@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from minispore.dims import Dim
 from minispore.frontend import exits, text
 from minispore.frontend.attributes import set_plainly
 from minispore.frontend.control import choose, each_text, for_each, pick, truth
@@ -335,7 +336,7 @@ def _filter(ev: Evaluator, function: Any, items: Any) -> Any:
 def _sorted(ev: Evaluator, items: Any, key: Any = None, reverse: bool = False) -> Any:
     values = list(iterate(ev, items))
     keys = values if key is None else [ev.call(key, [v], {}) for v in values]
-    if any(is_symbolic(k) for k in keys):
+    if any(is_symbolic(k) for k in keys if not isinstance(k, Dim)):
         raise NeedConstant(
             "the order of a list that is sorted by Tensors", "stack them, and sort with ops.sort"
         )

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -226,7 +226,7 @@ class _Run:
         if isinstance(callee, Switch):
             callee, operands = callee.graphs[chosen(callee, operands[0])], operands[1:]
         elif isinstance(callee, Grad):
-            callee = expanded(node)
+            callee = expanded(node, self.sizes)
         self.depth[callee] += 1
         check_depth(self.depth[callee], callee)
         value = yield callee, operands, turn
@@ -275,15 +275,19 @@ def as_abstract(value: Any, abstract: Abstract) -> Any:
 
 # ----------------------------------------------------------------------- Grad, depth, errors
 
-_grad_expander: list[Callable[[FuncGraph], FuncGraph]] = []  # one: autodiff registers it
+GradExpander = Callable[[FuncGraph, Mapping[str, int]], FuncGraph]
+_grad_expander: list[GradExpander] = []  # one: autodiff registers it
 
 
-def register_grad_expander(expand: Callable[[FuncGraph], FuncGraph]) -> None:
-    """Say how Grad nodes are run: `expand` returns a graph of the same value without them."""
+def register_grad_expander(expand: GradExpander) -> None:
+    """Say how Grad nodes are run: `expand` returns a graph of the same value without them.
+
+    It is given the sizes of this run, by their symbols: rules of gradients may decide by them.
+    """
     _grad_expander[:] = [expand]
 
 
-def expanded(node: CNode) -> FuncGraph:
+def expanded(node: CNode, sizes: Mapping[str, int]) -> FuncGraph:
     """A graph that takes a Grad node's operands and returns its value."""
     if not _grad_expander:
         raise NotImplementedError(
@@ -291,7 +295,7 @@ def expanded(node: CNode) -> FuncGraph:
         )
     parameters = [ParameterNode(f"x{i}", x.abstract) for i, x in enumerate(node.inputs)]
     call = CNode(node.callee, parameters, node.abstract, node.origin)
-    return _grad_expander[0](FuncGraph("grad", parameters, call))
+    return _grad_expander[0](FuncGraph("grad", parameters, call), sizes)
 
 
 def check_depth(depth: int, graph: FuncGraph) -> None:

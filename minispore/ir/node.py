@@ -27,11 +27,11 @@ from __future__ import annotations
 
 import linecache
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from minispore.abstract import Abstract, AbstractTuple
+from minispore.abstract import Abstract, AbstractTuple, at_sizes
 from minispore.primitive import REGISTRY, Primitive
 
 _LONGEST_CYCLE = 12  # of calls, in what is shown of a recursion
@@ -459,9 +459,14 @@ def prim_node(name: str, *inputs: Node, origin: Origin = NOWHERE, **attrs: Any) 
     return CNode(prim, inputs, prim.type_of(*(i.abstract for i in inputs)), origin)
 
 
-def copied_parameters(parameters: Iterable[ParameterNode]) -> list[ParameterNode]:
-    """New parameters like those of another graph: no two graphs share one."""
-    return [ParameterNode(p.name, p.abstract, p.origin) for p in parameters]
+def copied_parameters(
+    parameters: Iterable[ParameterNode], sizes: Mapping[str, int] | None = None
+) -> list[ParameterNode]:
+    """New parameters like those of another graph: no two graphs share one.
+
+    `sizes` take the place of their symbols.
+    """
+    return [ParameterNode(p.name, at_sizes(p.abstract, sizes or {}), p.origin) for p in parameters]
 
 
 def inline_call(graph: FuncGraph, operands: Iterable[Node]) -> Node:

@@ -10,9 +10,10 @@ call each other in a circle are rebuilt together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from minispore.abstract import at_sizes
 from minispore.ir.node import (
     CNode,
     FuncGraph,
@@ -193,23 +194,36 @@ def rebuild_graphs(entry: FuncGraph, rebuild: Rebuild) -> FuncGraph:
     return new.get(entry, entry)
 
 
-def copy_graphs(entry: FuncGraph) -> FuncGraph:
+def copy_graphs(entry: FuncGraph, sizes: Mapping[str, int] | None = None) -> FuncGraph:
     """A copy of a graph and all that it reaches, with parameters of their own.
 
     A pass keeps the parameters of what it rebuilds: where the old graph is used on, copy it before.
+    `sizes` take the place of their symbols (dims.py).
     """
 
     def rebuild(g: FuncGraph, nodes: list[Node], new: GraphMap) -> Parts:
-        parameters = copied_parameters(g.parameters)
+        parameters = copied_parameters(g.parameters, sizes)
         memo: dict[Node, Node] = dict(zip(g.parameters, parameters, strict=True))
         for node in nodes:
             if isinstance(node, CNode):
-                memo[node] = with_inputs(node, memo, new)
+                copy = with_inputs(node, memo, new)
+                memo[node] = _sized(copy, sizes) if sizes else copy
             else:
                 memo.setdefault(node, node)
         return parameters, memo[g.output]
 
     return rebuild_graphs(entry, rebuild)
+
+
+def _sized(node: CNode, sizes: Mapping[str, int]) -> CNode:
+    """The node with sizes in place of their symbols."""
+    callee, inputs = node.callee, node.inputs
+    if isinstance(callee, Primitive) and not sizes.keys().isdisjoint(callee.symbols):
+        n_own = len(inputs) - len(callee.needs)
+        born = dict(zip(callee.needs, inputs[n_own:], strict=True))
+        callee = callee.bound(**{k: at_sizes(v, sizes) for k, v in callee.attrs.items()})
+        inputs = (*inputs[:n_own], *(born[symbol] for symbol in callee.needs))
+    return CNode(callee, inputs, at_sizes(node.abstract, sizes), node.origin)
 
 
 def _calls_itself(graph: FuncGraph, nodes: list[Node]) -> bool:
