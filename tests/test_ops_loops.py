@@ -12,6 +12,8 @@ from helpers import assert_same
 
 import minispore as ms
 from minispore import Parameter, Tensor, nn, ops
+from minispore.compile import JitFunction
+from minispore.inputs import Inputs
 
 PROGRAMS = Programs()
 SIZES = (1.0, 10.0, 100.0)
@@ -401,3 +403,47 @@ REFUSED = [
 @pytest.mark.parametrize("program, error, match", REFUSED)
 def test_refused(program, error, match):
     fails(error, match, program, X)
+
+
+# ------------------------------------------------------------------------- sizes and numbers
+
+
+def swaps(x, y):
+    looped = while_loop(lambda v: v[0] < 3, lambda v: (v[0] + 1, v[2], v[1]), (Tensor(0), x, y))
+    return looped, fori_loop(0, x.shape[0], lambda i, v: y + i, x), scan(
+        lambda c, v: (v, c), x, [x, y], 2
+    )  # fmt: skip
+
+
+def test_sizes_that_are_equal_at_a_call_go_round():
+    f = JitFunction(swaps)
+    f.described = Inputs((Tensor(shape=[None], dtype=ms.float32),) * 2)
+    for n in (3, 5, 1):
+        x, y = Tensor(np.arange(n, dtype=np.float32)), Tensor(np.ones(n, np.float32))
+        assert_same(f(x, y), swaps(x, y))
+    with pytest.raises(TypeError, match="keep its type") as caught:
+        f(x, Tensor([1.0, 2.0]))
+    assert points_at(caught.value, __file__)
+    assert "Leaf" not in "".join(caught.value.__notes__)  # a value of ours
+
+
+def with_a_number(x, n):
+    counted = while_loop(lambda v: v[0] < 9, lambda v: (v[0] + n, v[1] * 2), (n, x))
+    return counted, fori_loop(0, n, lambda i, v: v + i, x), scan(lambda c, v: (c + v, c), n, [n, 2])
+
+
+def test_mutable_numbers_go_round():
+    f = ms.jit(with_a_number)
+    for n in (2, 4):
+        found, wanted = f(Tensor([1.0]), ms.mutable(n)), with_a_number(Tensor([1.0]), n)
+        assert_same(found, wanted)
+        assert_same(with_a_number(Tensor([1.0]), ms.mutable(n))[:2], wanted[:2])
+    assert f.compile_count == 1
+
+
+def test_scan_as_often_as_a_size():
+    f = JitFunction(lambda x: scan(lambda c, v: (c + 1, c), x, None, x.shape[0]))
+    f.described = Inputs((Tensor(shape=[None], dtype=ms.float32),))
+    for n in (3, 0):
+        x = Tensor(np.ones(n, np.float32))
+        assert_same(f(x), (x + n, [x + i for i in range(n)]))

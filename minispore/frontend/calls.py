@@ -126,9 +126,13 @@ def _call_descriptor(ev: Evaluator, function: Any, args: list[Any], kwargs: dict
 
 
 def is_op(function: Any) -> bool:
-    """True for an op, or a method of a Tensor: it fails on its operands."""
+    """True for an op, or a method of a Tensor: it fails on its operands.
+
+    Not for the checks in ops/loops.py, of which the operands are none of the user's.
+    """
     inner = getattr(function, "__func__", function)
-    return isinstance(inner, Primitive) or _is_native(getattr(inner, "__module__", None) or "")
+    module = getattr(inner, "__module__", None) or ""
+    return isinstance(inner, Primitive) or (_is_native(module) and module != "minispore.ops.carry")
 
 
 def _is_hashable(function: Any) -> bool:
@@ -385,9 +389,9 @@ def bind(
     slots = dict(zip(positional, args, strict=False))
     extra = args[len(positional) :]
     if extra and a.vararg is None:
-        raise TypeError(
-            f"{code.name}() takes {len(positional)} positional arguments but {len(args)} were given"
-        )
+        takes = f"{len(positional)} positional argument{'s' * (len(positional) != 1)}"
+        given = f"{len(args)} {'was' if len(args) == 1 else 'were'} given"
+        raise TypeError(f"{code.name}() takes {takes} but {given}")
     if a.vararg is not None:
         slots[a.vararg.arg] = tuple(extra)
     rest: dict[str, Any] = {}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from minispore.abstract import AbstractTensor
+from minispore.dims import same_shape
 from minispore.primitive import ScalarLike, TensorLike
-from minispore.tree import Structure, Text, flatten, unflatten
+from minispore.tree import NeedConstant, Structure, Text, flatten, unflatten
 
 _ITEMS = (TensorLike, ScalarLike, bool, int, float, str, Text, type(None))
 
@@ -20,9 +22,9 @@ def check_callable(op: str, **functions: Any) -> None:
 
 def check_bound(op: str, name: str, value: Any) -> None:
     """TypeError unless a value is an int or a Tensor."""
-    kind = value.kind if isinstance(value, ScalarLike) else type(value)
-    if kind is not int and not isinstance(value, TensorLike):
-        raise TypeError(f"{op}'s {name} must be an int or a Tensor, not {kind.__name__}")
+    if kind_of(value) is not int and not isinstance(value, TensorLike):
+        kind = kind_of(value).__name__
+        raise TypeError(f"{op}'s {name} must be an int or a Tensor, not {kind}")
 
 
 def check_bool(op: str, name: str, value: Any) -> None:
@@ -63,8 +65,9 @@ def items_to_scan(xs: Any, length: Any) -> list:
         raise TypeError(f"Scan's xs must be a tuple, a list or None, not {type(xs).__name__}")
     if length is None and xs is not None:
         return list(xs)
-    if type(length) is not int:
-        raise TypeError(f"Scan's length must be an int, not {type(length).__name__}")
+    if kind_of(length) is not int:
+        raise TypeError(f"Scan's length must be an int, not {kind_of(length).__name__}")
+    length = operator.index(length)  # of a size of an input, the constant
     items = [None] * length if xs is None else list(xs)
     if len(items) != length:
         raise ValueError(f"Scan's length is {length}, which is not the number of items of xs")
@@ -81,12 +84,39 @@ def checked_pair(value: Any, result: Any) -> tuple:
 
 def check_type(op: str, before: Any, after: Any) -> None:
     """TypeError unless two values are of one type."""
-    was, now = type_text(before), type_text(after)
-    if was != now:
+    if not _of_one_type(before, after):
         raise TypeError(
-            f"{op}'s loop_func was given {was} and returned {now}: what goes round a loop must "
-            "keep its type"
+            f"{op}'s loop_func was given {type_text(before)} and returned {type_text(after)}: what "
+            "goes round a loop must keep its type"
         )
+
+
+def _of_one_type(a: Any, b: Any) -> bool:
+    """True for Tensors of one dtype and shape, numbers of one kind, and containers of such."""
+    if isinstance(a, TensorLike) and isinstance(b, TensorLike):
+        return a.dtype is b.dtype and _of_one_shape(a.shape, b.shape)
+    if kind_of(a) is not kind_of(b):
+        return False
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(map(_of_one_type, a.values(), b.values()))
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(_of_one_type, a, b))
+    return True
+
+
+def _of_one_shape(a: tuple, b: tuple) -> bool:
+    """True for equal sizes; of two that are not known, if that is so for the call at hand."""
+    try:
+        return len(a) == len(b) and all(m == n for m, n in zip(a, b, strict=True))
+    except NeedConstant:  # a size depends on values
+        return same_shape(a, b)
+
+
+def kind_of(value: Any) -> type:
+    """The type of a value; of a number that is marked, or known at run time only, the number's."""
+    if isinstance(value, ScalarLike):
+        return value.kind
+    return next((kind for kind in (bool, int, float) if isinstance(value, kind)), type(value))
 
 
 def type_text(value: Any) -> str:
@@ -97,7 +127,7 @@ def type_text(value: Any) -> str:
         return "{" + ", ".join(f"{k!r}: {type_text(v)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return f"{type(value).__name__}({', '.join(map(type_text, value))})"
-    return "None" if value is None else type(value).__name__
+    return "None" if value is None else kind_of(value).__name__
 
 
 def _is_item(value: Any) -> bool:
