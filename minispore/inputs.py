@@ -51,13 +51,22 @@ class Inputs:
             yield from ((n, d, values[n]) for n, d in self.given.items() if n in values)
             return
         values.pop("self", None)
-        if len(values) != len(self.given):
+        each = [pair for name, v in values.items() for pair in _each(known.parameters[name], v)]
+        if len(each) != len(self.given):
             raise ValueError(
-                f"{len(self.given)} inputs are described, but {len(values)} are given: "
-                "describe each"
+                f"{len(self.given)} inputs are described, but {len(each)} are given: describe each"
             )
-        for (name, value), described in zip(values.items(), self.given, strict=True):
+        for (name, value), described in zip(each, self.given, strict=True):
             yield name, described, value
+
+
+def _each(parameter: inspect.Parameter, value: Any) -> list[tuple[str, Any]]:
+    """The arguments that a parameter holds, with names."""
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return [(f"{parameter.name}[{i}]", v) for i, v in enumerate(value)]
+    return (
+        [*value.items()] if parameter.kind is parameter.VAR_KEYWORD else [(parameter.name, value)]
+    )
 
 
 def parameters_of(function: Any) -> inspect.Signature:

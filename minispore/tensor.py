@@ -12,6 +12,7 @@ Operators and methods are in tensor_methods.py, the text forms in tensor_text.py
 from __future__ import annotations
 
 import itertools
+import operator
 import threading
 from collections.abc import Callable, Iterator
 from math import prod
@@ -333,6 +334,8 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
         return Tensor.from_numpy(np.from_dlpack(source))
 
     def __reduce__(self) -> tuple:
+        if isinstance(self._data, NoElements):
+            return Tensor._wrap, (self._data,)
         return Tensor.from_numpy, (self._array("the pickled form"),)
 
     def __copy__(self) -> Tensor:
@@ -521,7 +524,10 @@ def _initialised(data: Any, dtype: DType | None, shape: Any, init: Any) -> Tenso
     if None in sizes or -1 in sizes:
         if init is not None:
             raise ValueError("a Tensor with sizes of None describes inputs: it has no init")
-        return Tensor._wrap(NoElements(dtype, tuple(-1 if n is None else n for n in sizes)))
+        known = tuple(-1 if n is None else operator.index(n) for n in sizes)
+        if min(known) < -1:
+            raise ValueError(f"a size is None or not negative, not as in {list(sizes)}")
+        return Tensor._wrap(NoElements(dtype, known))
     array = np.zeros(shape, dtype.numpy)
     if init is not None:
         init(array)

@@ -1,5 +1,7 @@
 """Sizes of inputs that are described by None: one graph for all, or one more where sizes decide."""
 
+import copy
+import pickle
 import random
 
 import numpy as np
@@ -12,7 +14,7 @@ from op_table import ROWS
 import minispore as ms
 from minispore import Parameter, Tensor, nn, ops
 from minispore.abstract import AbstractTensor, broadcast_shapes
-from minispore.compile import JitFunction
+from minispore.compile import JitFunction, _jit_of_cell
 from minispore.dims import (
     Agreed,
     Decisions,
@@ -185,8 +187,13 @@ def test_a_description_has_no_elements():
         with pytest.raises(ValueError, match=r"\[None, 2\] describes inputs"):
             use()
     assert Tensor(shape=(-1,), dtype=ms.int32).shape == (-1,)
+    for twin in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert (twin.shape, twin.dtype, repr(twin)) == (x.shape, x.dtype, repr(x))
     with pytest.raises(TypeError, match="dtype"):
         Tensor(shape=[None])
+    for wrong, error in (([None, -3], ValueError), ([None, 1.5], TypeError), ("a", TypeError)):
+        with pytest.raises(error):
+            Tensor(shape=wrong, dtype=ms.float32)
     with pytest.raises(ValueError, match="no init"):
         Tensor(shape=[None], dtype=ms.float32, init=ms.common.initializer.One())
 
@@ -214,9 +221,8 @@ def test_set_inputs():
         ):
             with pytest.raises(error, match=match):
                 net(*given)
+        assert_same(copy.deepcopy(net)(floats(6, 2))[1], (6, 2))
     net(floats(4, 3))  # PyNative mode does not look
-    from minispore.compile import _jit_of_cell
-
     assert _jit_of_cell(net).compile_count == 1
 
 
@@ -238,6 +244,30 @@ def test_set_inputs_by_name_and_of_constants():
     ):
         with pytest.raises(error):
             wrong()
+
+
+def test_set_inputs_of_any_number_of_inputs():
+    class Total(nn.Cell):
+        def construct(self, *inputs, **more):
+            return sum(x.sum() for x in inputs) + more["z"].mean()
+
+    net = Total()
+    net.set_inputs(*[described(None, 2)] * 3)
+    step = nn.TrainOneStepCell(
+        nn.WithLossCell(nn.Dense(2, 1), nn.MSELoss()), nn.SGD([Parameter(Tensor(0.0), name="p")])
+    )
+    step.set_inputs(described(None, 2), described(None, 1))
+    with ms.context.using(mode=ms.GRAPH_MODE):
+        for n in (3, 5, 1):
+            x, y, z = floats(n, 2), floats(n + 1, 2), floats(n, 2)
+            assert_same(net(x, y, z=z), x.sum() + y.sum() + z.mean(), 4)
+            step(floats(n, 2), floats(n, 1))
+        with pytest.raises(ValueError, match="3 inputs are described, but 2 are given"):
+            net(x, z=z)
+        with pytest.raises(ValueError, match=r"input 'inputs\[1\]' is described with shape"):
+            net(x, floats(3), z=z)
+    for cell in (net, step):
+        assert _jit_of_cell(cell).compile_count == 1
 
 
 def test_inputs_in_containers_and_a_jitted_construct():

@@ -1004,7 +1004,7 @@ def index_of_a_tensor(x):
     return [x, 1].index(1)
 
 
-@REFUSALS.on(TypeError, "the order of a list that is sorted by values", 1.0)
+@REFUSALS.on(TypeError, "the order of a list that is sorted by Tensors", 1.0)
 def sorted_tensors(x):
     return sorted([x, x + 1])
 

@@ -338,7 +338,7 @@ def _sorted(ev: Evaluator, items: Any, key: Any = None, reverse: bool = False) -
     keys = values if key is None else [ev.call(key, [v], {}) for v in values]
     if any(is_symbolic(k) for k in keys if not isinstance(k, Dim)):
         raise NeedConstant(
-            "the order of a list that is sorted by values", "stack them, and sort with ops.sort"
+            "the order of a list that is sorted by Tensors", "stack them, and sort with ops.sort"
         )
     order = sorted(range(len(values)), key=keys.__getitem__, reverse=reverse)
     return ev.born([values[i] for i in order])
