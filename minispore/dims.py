@@ -21,6 +21,7 @@ made when the graph runs, and what needs a constant is an error.
 from __future__ import annotations
 
 import operator
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -263,6 +264,13 @@ class Decisions:
                 raise Agreed(symbol, -factor * rest)
         self.conditions[f"{_text(form)} {'==' if answer else '!='} 0"] = None
         return answer
+
+    def tell(self, error: BaseException) -> None:
+        """Add to an error that names sizes by their symbols what these are for this call."""
+        words = set(re.findall(r"\w+", "\n".join([str(error), *getattr(error, "__notes__", ())])))
+        named = [f"{symbol} is {size}" for symbol, size in self.hints.items() if symbol in words]
+        if named:
+            error.add_note(f"In this call {', '.join(named)}.")
 
     def constant(self, form: Form) -> Agreed:
         """That a symbol is the number which it is for this call."""

@@ -161,16 +161,15 @@ def compile_call(
     keeps_loops = True
     with deep_stack(depth):
         while True:
-            ev = evaluator(name, depth, keeps_loops)
+            ev, decisions = evaluator(name, depth, keeps_loops), Decisions(agreed)
             try:
                 with drawn_again_if_it_fails():
-                    return _compile(
-                        ev, function, args, kwargs, options, axes or {}, Decisions(agreed)
-                    )
+                    return _compile(ev, function, args, kwargs, options, axes or {}, decisions)
             except Agreed as found:
                 agreed[found.symbol] = found.size
-            except Exception:
+            except Exception as error:
                 if not ev.kept or not keeps_loops:
+                    decisions.tell(error)
                     raise
                 # The numbers of a loop that constants decide may be needed after it: unroll such.
                 keeps_loops = False

@@ -642,8 +642,9 @@ def test_equal_sizes_become_one():
         x, y = floats(a, 3), floats(b, 3)
         assert_same(f(x, y), x + y)
         assert f.compile_count == graphs, (a, b)
-    with pytest.raises(ValueError, match="cannot be broadcast"):
+    with pytest.raises(ValueError, match="cannot be broadcast") as caught:
         f(floats(2, 3), floats(3, 3))
+    assert caught.value.__notes__[-1] == "In this call n1 is 2, n2 is 3."
 
 
 def test_the_type_of_an_input_shows_what_was_agreed():
