@@ -331,15 +331,31 @@ def is_positive(size: Any) -> bool:
     return _decider(terms).is_positive(terms)
 
 
-def is_zero(size: Any) -> bool:
-    """``size == 0``: by the form if that tells, else by the call at hand."""
+def is_zero(size: Any, shows: bool = False) -> bool:
+    """``size == 0``: by the form if that tells, else by the call at hand.
+
+    With `shows` it is zero only where the form tells: else compiling begins anew, so that it does.
+    """
     terms = form(size)
     lowest, highest = least(terms), most(terms)
     if lowest == highest == 0:
         return True
     if (lowest is not None and lowest > 0) or (highest is not None and highest < 0):
         return False
-    return _decider(terms).is_zero(terms)
+    answer = _decider(terms).is_zero(terms)
+    if answer and shows:
+        raise _decider(terms).constant(terms)
+    return answer
+
+
+def equal(a: Any, b: Any) -> Any:
+    """``a == b`` for the call at hand: all that a program's ``if`` asks, and that Reshape needs.
+
+    Dims that are ``==`` are equal by their form, as other shapes must be.
+    """
+    if isinstance(a, Dim) or isinstance(b, Dim):
+        return same(a, b) or is_zero(a - b)
+    return a == b
 
 
 def same(a: Any, b: Any) -> bool:
@@ -447,7 +463,7 @@ class Dim(ScalarLike):
         if isinstance(other, float):
             other = int(other) if other.is_integer() else None
         if isinstance(other, (*_WHOLE, Dim)):
-            return same(self, other) or is_zero(_RING["sub"](self, other))
+            return same(self, other) or is_zero(_RING["sub"](self, other), shows=True)
         return as_number(self) == other if isinstance(other, ScalarLike) else NotImplemented
 
     def __neg__(self) -> Any:

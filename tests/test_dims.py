@@ -20,6 +20,7 @@ from minispore.dims import (
     Decisions,
     Dim,
     deciding,
+    equal,
     form,
     larger,
     least,
@@ -155,21 +156,19 @@ def test_decisions():
     decisions = Decisions()
     with deciding(decisions):
         n, k = decisions.input(6, "a"), decisions.input(4, "b")
-        assert n > 3 and not n < k and n != k and n % 2 == 0
+        assert n > 3 and not n < k and n != k and equal(n % 2, 0) and equal(2 * n, 3 * k)
         assert list(decisions.conditions) == [
-            "n1 - 3 > 0", "-1*n1 + n2 <= 0", "n1 - n2 != 0", "n1 - 2*div(n1, 2) == 0"
+            "n1 - 3 > 0", "-1*n1 + n2 <= 0", "n1 - n2 != 0", "n1 - 2*div(n1, 2) == 0",
+            "2*n1 - 3*n2 == 0",
         ]  # fmt: skip
         assert str(larger(n, 3)) == "max(n1 - 3, 0) + 3" and larger(n, 3, True) is n
-        for equal, symbol, size in (
+        for decide, symbol, size in (
             (lambda: n == 6, "n1", 6), (lambda: n == k + 2, "n2", n - 2),
-            (lambda: range(k), "n2", 4), (lambda: 2 * n == 3 * k, None, None),
-            (lambda: {n: 1}, "n1", 6),
+            (lambda: range(k), "n2", 4), (lambda: 2 * n == 3 * k, "n1", 6),
+            (lambda: n % 2 == 0, "n1", 6), (lambda: {n: 1}, "n1", 6),
         ):  # fmt: skip
-            if symbol is None:
-                assert equal()
-                continue
             with pytest.raises(Agreed) as found:
-                equal()
+                decide()
             assert found.value.symbol == symbol and same(found.value.size, size)
     again = Decisions({"n2": n - 2})
     assert same(again.input(6, "a"), n) and same(again.input(4, "b"), n - 2)
@@ -645,6 +644,49 @@ def test_equal_sizes_become_one():
     with pytest.raises(ValueError, match="cannot be broadcast") as caught:
         f(floats(2, 3), floats(3, 3))
     assert caught.value.__notes__[-1] == "In this call n1 is 2, n2 is 3."
+
+
+def halves(x, y):
+    n, half = x.shape[0], y[: y.shape[0] // 2]
+    both = (x + half, ops.concat((x, x)) * y[:1], x[: n // 2] + x[n // 2 :])
+    return both, both[0].shape, ms.grad(lambda x, y: (x * y[: y.shape[0] // 2]).sum(), (0, 1))(x, y)
+
+
+def thirds(x, y):
+    return ops.concat((x, x)) + ops.concat((y, y, y)), ops.concat((x, y[::2]), 1).shape
+
+
+@pytest.mark.parametrize(
+    ("fn", "pairs"),
+    [
+        (halves, ((2, 2), (2, 3), (4, 8), (0, 2), (2, 4), (2, 5))),
+        (thirds, ((3, 2), (3, 5), (0, 0))),
+    ],
+)
+def test_sizes_that_are_equal_but_not_by_their_form(fn, pairs):
+    f = varying(fn, described(None, 2), described(None, 2))
+    for a, b in pairs:
+        x, y = floats(a, 2), floats(b, 2)
+        try:
+            wanted = fn(x, y)
+        except ValueError:
+            with pytest.raises(ValueError, match="be"):
+                f(x, y)
+            continue
+        assert_same(f(x, y), wanted, 4)
+        check_stages(f, [x, y], wanted)
+
+
+def even(x):
+    return x.reshape(x.shape[0] // 2, 4) if x.shape[0] % 2 == 0 else x
+
+
+def test_a_comparison_of_the_program_is_a_condition_only():
+    f = varying(even, described(None, 2))
+    for n in (4, 6, 3, 8, 1, 0):
+        x = floats(n, 2)
+        assert_same(f(x), even(x))
+    assert f.compile_count == 2
 
 
 def test_the_type_of_an_input_shows_what_was_agreed():

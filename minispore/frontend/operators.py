@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from minispore.dims import Dim, as_number
+from minispore.dims import Dim, as_number, equal
 from minispore.frontend import control, exits
 from minispore.frontend.text import operate_on_text
 from minispore.primitive import ScalarLike
@@ -39,6 +39,7 @@ COMPARE: dict[type[ast.AST], Callable] = {
 UNARY: dict[type[ast.AST], Callable] = {
     ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert,
 }  # fmt: skip
+_SIZES = (int, Dim)
 _REFLECTED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
 
 
@@ -54,6 +55,10 @@ def operate(ev: Evaluator, function: Callable, *operands: Any) -> Any:
             return operate_on_text(function, *operands)
     if any(isinstance(v, Dim) for v in operands):
         try:
+            if function in (operator.eq, operator.ne) and all(
+                isinstance(v, _SIZES) for v in operands
+            ):
+                return equal(*operands) is (function is operator.eq)
             return function(*operands)
         except NeedConstant:  # about a size that is born
             operands = tuple(map(as_number, operands))

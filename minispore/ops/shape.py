@@ -16,7 +16,7 @@ import numpy as np
 from minispore import ops
 from minispore.abstract import AbstractTensor, AbstractTuple, broadcast_shapes
 from minispore.abstract import Shape as Sizes
-from minispore.dims import Dim, divided, larger, same, same_shape, smaller
+from minispore.dims import Dim, divided, equal, larger, same, same_shape, smaller
 from minispore.ops.common import (
     Composite,
     all_axes,
@@ -69,7 +69,7 @@ def _resolved(old: Sizes, new: Sizes) -> Sizes:
     known = math.prod(n for n, is_free in zip(new, free, strict=True) if not is_free)
     message = ("reshape of shape ", old, " to ", new, " is impossible: ", size, " elements")
     if True not in free:
-        require_sizes(operator.eq, (size, known), ValueError, *message, " are not ", known)
+        require_sizes(equal, (size, known), ValueError, *message, " are not ", known)
         return new
     require_sizes(lambda n: n > 0, (known,), ValueError, *message)
     rest = divided(size, known)
