@@ -15,11 +15,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from minispore.abstract import STACK, AbstractTensor, sizes_of
+from minispore.abstract import STACK, AbstractTensor, sizes_of, symbols_of
 from minispore.autodiff.nodes import Place, Places, differentiable, items_of, place_of
 from minispore.autodiff.tape import innermost
 from minispore.autodiff.transform import J
@@ -28,7 +29,16 @@ from minispore.dims import Dim, is_born
 from minispore.engine import Executable, compile_plan
 from minispore.ir.finite import run_checked
 from minispore.ir.interp import debugging
-from minispore.ir.node import CNode, FuncGraph, Node, ParameterNode, copied_parameters, make_tuple
+from minispore.ir.node import (
+    CNode,
+    FuncGraph,
+    Node,
+    ParameterNode,
+    Switch,
+    While,
+    copied_parameters,
+    make_tuple,
+)
 from minispore.ir.verify import verify
 from minispore.passes import Pipeline
 from minispore.passes.rewrite import copy_graphs
@@ -141,7 +151,7 @@ class GraphFunction:
             except NeedConstant as error:
                 self._decides = error
                 return None
-            if unknown_sizes(pair.backward.graph):
+            if unknown_sizes(pair.backward.graph) or may_keep_no_sizes(self.graph, pair):
                 pair = self.recomputing(wrt, live)
             self._pairs[key] = pair
         return self._pairs[key]
@@ -253,6 +263,17 @@ def unknown_sizes(graph: FuncGraph) -> set[str]:
     told = {d.symbol for p in graph.parameters for d in getattr(p.abstract, "shape", ())
             if isinstance(d, Dim)}  # fmt: skip
     return {s for s in read - told if not is_born(s)}
+
+
+def may_keep_no_sizes(graph: FuncGraph, pair: Pair) -> bool:
+    """True if the sizes of what is kept may not be those of inputs: an arm, or a body, that does
+    not run leaves a stand-in of no size, and backward would read sizes off that."""
+    if not any(isinstance(n, CNode) and isinstance(n.callee, (Switch, While))
+               for g in graph.graphs() for n in g.nodes()):  # fmt: skip
+        return False
+    residuals = zip(pair.sources, pair.backward.graph.parameters, strict=False)
+    kept = (symbols_of(p.abstract) for (kind, _), p in residuals if kind == "kept")
+    return not all(map(is_born, chain.from_iterable(kept)))
 
 
 def backward_graph(graph: FuncGraph, wrt: Places, live: Places) -> FuncGraph:

@@ -785,6 +785,18 @@ def test_gradients_on_a_tape_whose_rules_decide_by_sizes(fn):
         assert_same(ms.jvp(f, (x,), (x,)), ms.jvp(fn, (x,), (x,)), 20)
 
 
+def one_arm_keeps(x):
+    y = x * x.sum() if x.sum() > 1e9 else x + 1
+    return y[::2].mean() + (y[: x.shape[0] // 2] ** 2).sum()
+
+
+def test_an_arm_that_does_not_run_tells_no_size():
+    f = varying(one_arm_keeps, described(None, 2))
+    for n in (3, 1, 4):
+        x = floats(n, 2)
+        assert_same(ms.value_and_grad(f)(x), ms.value_and_grad(one_arm_keeps)(x), 4)
+
+
 def gradient_of_neighbours(x):
     return ms.value_and_grad(neighbours)(x)
 
