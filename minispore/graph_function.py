@@ -136,8 +136,7 @@ class GraphFunction:
             raise TypeError(f"{self._decides} cannot be known when a gradient is compiled")
         key = tuple(sizes.items())
         if key not in self._sized:
-            graph = copy_graphs(self.graph, sizes)
-            self._sized[key] = GraphFunction(graph, self.pipeline, self.check_finite)
+            self._sized[key] = self.like(copy_graphs(self.graph, sizes))
         return self._sized[key]
 
     def pair(self, wrt: Places, live: Places) -> Pair | None:
