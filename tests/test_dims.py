@@ -442,6 +442,20 @@ def test_one_graph_for_all_sizes(fn, arrays, capsys):
     batches(fn, *arrays)
 
 
+def middle(x):
+    n = x.shape[0]
+    return x[n // 2] * 2 + n, x[0] * (1 / n) + x[n - 1]
+
+
+def test_sizes_in_kernels():
+    """What has the size of an input in an attribute is left to NumPy (jit_level="O2")."""
+    f = ms.jit(middle, jit_level="O2", input_signature=described(None, 2))
+    for n in (4, 1, 7):
+        x = floats(n, 2)
+        assert_same(f(x), middle(x), 4)
+    assert f.compile_count <= 2
+
+
 def test_views():
     batches(views, X, most=2)  # nothing can be rolled
 

@@ -565,6 +565,8 @@ def is_native(node: Node) -> bool:
     name, out = node.callee.name, node.abstract
     if REGISTRY.get(name) is not type(node.callee) or node.callee.effect:
         return False
+    if node.callee.symbols:  # a size in an attribute is known when it runs
+        return False
     if name == "Split":
         return _kind(node.inputs[0]) is not None and 0 not in node.callee.attrs["sizes"]
     kinds = [_kind(i) for i in (node, *node.inputs)]
