@@ -67,7 +67,7 @@ def test_unknown_attribute():
 
 
 def test_eval_that_breaks_the_promise_of_infer():
-    class Halved(Primitive):
+    class FirstHalf(Primitive):
         def infer(self, x):
             return x
 
@@ -75,7 +75,7 @@ def test_eval_that_breaks_the_promise_of_infer():
             return x[: len(x) // 2]
 
     with pytest.raises(ValueError, match=r"eval gave shape \(2,\), but infer promised \(4,\)"):
-        Halved()(Tensor([1.0, 2.0, 3.0, 4.0]))
+        FirstHalf()(Tensor([1.0, 2.0, 3.0, 4.0]))
 
 
 @pytest.mark.parametrize("mode", [ms.PYNATIVE_MODE, ms.GRAPH_MODE])

@@ -74,6 +74,6 @@ UNSHOWN = {
     "the size {symbol} outside of the arm or loop where it is born": "such a value cannot leave it",
     "{bprop.__name__} has an effect": "rules are evaluated, which allows effects",
     "the gradient rule of {node.callee} gives": "what a rule gives has been checked",
-    "{error} cannot be known when a gradient is compiled": "sizes that are born, in PyNative mode",
+    "cannot be known when a gradient is compiled": "sizes that are born, in PyNative mode",
     "a gradient of higher order needs zeros in a loop": "sizes that are born, third order",
 }

@@ -115,6 +115,12 @@ def a_description_with_values():
     return Tensor(shape=shape, dtype=ms.float32, init=ms.common.initializer.One())
 
 
+@script(ValueError, "a size is None or not negative, not as in [None, -3]")
+def a_negative_size():
+    """Where any size will do, write None."""
+    return Tensor(shape=[None, -3], dtype=ms.float32)
+
+
 @script(ValueError, "a Tensor of shape [None, 3] describes inputs: it has no elements")
 def the_elements_of_a_description():
     """It is for `set_inputs`, `input_signature` and `enable_dynamic`."""
