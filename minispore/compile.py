@@ -280,7 +280,7 @@ def jit(
     function: Any = None,
     *,
     capture_mode: str = "ast",
-    jit_level: str = "O0",
+    jit_level: str = "O1",
     dynamic: int = 0,
     fullgraph: bool = False,
     backend: str = "",

@@ -50,7 +50,7 @@ class Options:
     """The options of one compiled function, checked."""
 
     capture_mode: str = "ast"
-    jit_level: str = "O0"
+    jit_level: str = "O1"
     dynamic: int = 0
     fullgraph: bool = False
     backend: str = ""

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from differential import EXACT, Outcome, check_stages, points_at
+from differential import EXACT, Outcome, check_stages, magnifies_rounding, points_at
 from helpers import assert_same
 
 import minispore as ms
@@ -118,8 +118,13 @@ def _compare(code: Any) -> Verdict:
             return _refused(error, expected.error)
         arrays = [t.asnumpy().copy() for t in inputs]
         actual = Run(compiled, others)
-        actual.assert_like(expected, FACTOR)
-        assert_same(actual.state, expected.state, FACTOR)
+        try:
+            actual.assert_like(expected, FACTOR)
+            assert_same(actual.state, expected.state, FACTOR)
+        except AssertionError:
+            if not magnifies_rounding(found, arrays, expected, FACTOR):
+                raise
+            return Verdict("agreed", "rounding decides")  # and what follows depends on it
         _compare_objects(actual, expected)
         check_stages(found, arrays, expected, FACTOR, id(found) not in known)
         known.add(id(found))

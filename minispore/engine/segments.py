@@ -21,12 +21,16 @@ from minispore.engine.fuse import Group, group
 from minispore.engine.layout import Buffer, View
 from minispore.engine.lower import Lowering, Step, is_native
 from minispore.engine.order import ordered
-from minispore.ir.node import CNode, Node, ParameterNode, ValueNode, item_index
+from minispore.ir.node import CNode, Node, ParameterNode, ValueNode, is_call_of, item_index
 
 
 def split(order: Sequence[Node], output: Node) -> list[Node | Segment]:
-    """The nodes of a graph in an order in which they can run, kernels' nodes in segments."""
+    """The nodes of a graph in an order in which they can run, kernels' nodes in segments.
+
+    All others keep their order: what fails first is what fails first in Python.
+    """
     phase: dict[int, int] = {}
+    latest = 1  # phase of such a node
     phases: dict[int, list[Node]] = {}
     whole = {id(i) for n in order if item_index(n) is None for i in n.inputs} | {id(output)}
     for node in order:
@@ -39,6 +43,8 @@ def split(order: Sequence[Node], output: Node) -> list[Node | Segment]:
         own += own % 2 if fast else 1 - own % 2  # even phases are native
         if isinstance(node, (ParameterNode, ValueNode)):
             own = 0
+        elif not fast and item_index(node) is None and not is_call_of(node, "MakeTuple"):
+            latest = own = max(own, latest)
         phase[id(node)] = own
         phases.setdefault(own if isinstance(node, CNode) else -1, []).append(node)
     users: dict[int, set[int]] = {}
