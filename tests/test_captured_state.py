@@ -449,6 +449,7 @@ def test_frozen_parameters():
     sees(
         lambda x: ms.grad(net, None, net.trainable_params())(x),
         put(net.w, requires_grad=False),
+        args=lambda: (vector(0.1, 0.2, 0.3),),  # not where the slope of tanh is rounding alone
         compiles=2,
     )
 

@@ -217,7 +217,7 @@ def test_fifty_steps_of_training(name, optimizer):
     compiled_net, step = training_step(name, optimizer)
     step = ms.jit(step)
     compiled = [float(step(DATA)) for _ in range(50)]
-    np.testing.assert_allclose(compiled, eager, rtol=1e-5)
+    np.testing.assert_allclose(compiled, eager, rtol=0, atol=1e-5 * max(eager))
     assert eager[-1] < eager[0]
     assert step.compile_count == 1
     for p, q in zip(net.get_parameters(), compiled_net.get_parameters(), strict=True):
@@ -296,7 +296,8 @@ def in_both_modes(make, *args, calls=10):
     for jitted in (False, True):
         ms.set_seed(4)
         function = make()
-        function = ms.jit(function) if jitted else function
+        # O0: Adam makes steps of a gradient that is 0 but for rounding (biases before BatchNorm)
+        function = ms.jit(function, jit_level="O0") if jitted else function
         results.append([function(*args) for _ in range(calls)])
     return (*results, function)
 

@@ -600,7 +600,7 @@ def test_the_backward_pass_of_a_jitted_function_does_not_run_it_again(tanhs):
     def plain(a, w):
         return ops.tanh(a * w) * w, ops.tanh(a) + 1
 
-    f = ms.jit(plain)
+    f = ms.jit(plain, jit_level="O0")  # so that tanh is NumPy's
     f(X, Y)
     assert len(tanhs) == 2
     del tanhs[:]

@@ -29,7 +29,7 @@ def test_the_arguments_are_mindspore_s():
         "function", "capture_mode", "jit_level", "dynamic", "fullgraph", "backend", "options",
     ]  # fmt: skip
     defaults = [p.default for p in parameters.values()][1:-1]
-    assert defaults == ["ast", "O0", 0, False, ""]
+    assert defaults == ["ast", "O1", 0, False, ""]
 
 
 @pytest.mark.parametrize(
@@ -181,11 +181,11 @@ def test_levels_are_part_of_the_key():
     with ms.context.using(mode=ms.GRAPH_MODE):
         net(X)
         jitted = net._graphs.of["call"]
-        assert (jitted.compile_count, jitted.options.jit_level) == (1, "O0")
-        with ms.context.using(jit_level="O1"):
-            assert ms.get_context("jit_config") == {"jit_level": "O1"}
+        assert (jitted.compile_count, jitted.options.jit_level) == (1, "O1")
+        with ms.context.using(jit_level="O0"):
+            assert ms.get_context("jit_config") == {"jit_level": "O0"}
             net(X)
-            assert (jitted.compile_count, jitted.options.jit_level) == (2, "O1")
+            assert (jitted.compile_count, jitted.options.jit_level) == (2, "O0")
         net(X)
         assert jitted.compile_count == 2
         net.set_jit_config(ms.JitConfig(jit_level="O2"))
@@ -196,10 +196,10 @@ def test_levels_are_part_of_the_key():
 
 
 def test_jit_config():
-    config = ms.JitConfig("O1", debug_level="DEBUG", fullgraph=True)
-    assert repr(config) == "JitConfig(jit_level='O1', debug_level='DEBUG', fullgraph=True)"
+    config = ms.JitConfig("O0", debug_level="DEBUG", fullgraph=True)
+    assert repr(config) == "JitConfig(jit_level='O0', debug_level='DEBUG', fullgraph=True)"
     assert config.jit_config_dict == {
-        "jit_level": "O1", "exc_mode": "auto", "jit_syntax_level": "", "debug_level": "DEBUG",
+        "jit_level": "O0", "exc_mode": "auto", "jit_syntax_level": "", "debug_level": "DEBUG",
         "infer_boost": "off", "fullgraph": True,
     }  # fmt: skip
     assert config.options().debug_level == "DEBUG"

@@ -378,8 +378,10 @@ def test_a_net_trains_alike_in_all_modes():
             optimizer(grads)
             return loss
 
-        step = ms.jit(step) if mode == "jit" else step
-        with ms.context.using(mode=ms.GRAPH_MODE if mode == "graph" else ms.PYNATIVE_MODE):
+        # O0: Adam makes steps of a gradient that is 0 but for rounding (biases before BatchNorm)
+        step = ms.jit(step, jit_level="O0") if mode == "jit" else step
+        graph_mode = ms.GRAPH_MODE if mode == "graph" else ms.PYNATIVE_MODE
+        with ms.context.using(mode=graph_mode, jit_level="O0"):
             losses = [step(Tensor(x), Tensor(y)) for x, y in zip(ids, labels, strict=True)]
         if mode == "jit":
             assert step.compile_count == 1

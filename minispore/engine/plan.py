@@ -501,6 +501,9 @@ def _list_routine(routine: Routine) -> str:
         where = step.node.origin.where if step.node is not None else None
         freed = f"  free {_names(step.free)}" if step.free and step.do is not forget else ""
         lines.append(f"{number:4}  {_step_text(step)}{freed}" + (f"  # {where}" if where else ""))
+        if step.do is kernels:
+            names = [f"s{i}" for i in (*step.inputs, *step.outputs)]
+            lines += ["    " + line for line in step.function.listing(names)]
     return "\n".join(lines)
 
 
@@ -517,7 +520,7 @@ def _step_text(step: Instruction) -> str:
         assert isinstance(step.node, CNode) and isinstance(step.node.callee, Primitive)
         return f"{outputs} = {step.node.callee.name}({inputs})"
     if step.do is kernels:
-        return f"{outputs} = {len(step.function.kernels)} kernels({inputs})"
+        return f"{outputs} = kernels({inputs})"
     if step.do is call:
         return f"{outputs} = call @{step.function.graph.name}({inputs})"
     if step.do is move:

@@ -22,6 +22,7 @@ from minispore.engine.layout import Buffer, View
 from minispore.engine.lower import Lowering, Step, is_native
 from minispore.engine.order import ordered
 from minispore.ir.node import CNode, Node, ParameterNode, ValueNode, is_call_of, item_index
+from minispore.primitive import Primitive
 
 
 def split(order: Sequence[Node], output: Node) -> list[Node | Segment]:
@@ -214,7 +215,7 @@ class Segment:
         places, self.arena_bytes = memory.place((b, min(lives[b]), max(lives[b])) for b in own)
         self.constants = list(constants)
         self.offsets = [places[b] for b in own]
-        slot = {b: i for i, b in enumerate([*arrays, *self.constants, *own])}
+        self.slot = slot = {b: i for i, b in enumerate([*arrays, *self.constants, *own])}
         self.slots = np.zeros(max(len(slot), 1), np.int64)
         for b in self.constants:
             assert b.value is not None
@@ -234,6 +235,24 @@ class Segment:
         self.table = np.array(words or [0], np.int64)
         self.call = (self.table.ctypes.data, len(self.rows))
 
+    def listing(self, names: Sequence[str]) -> list[str]:
+        """A line for each row: what a kernel writes, what it reads, the nodes that it computes.
+
+        Args:
+            names: of the inputs and outputs; c0, c1 ... are constants, m0 ... places in the arena.
+        """
+        first = self.n_arrays
+        kept = [f"c{i}" for i in range(len(self.constants))]
+        known = [*names, *kept, *(f"m{i}" for i in range(len(self.slot) - first - len(kept)))]
+        lines = []
+        for number, row in enumerate(self.rows):
+            if row.kernel is None:
+                test = f"unless {known[self.slot[row.flag.home]]} " if row.flag else ""
+                lines.append(f"{number:4}  {test}jump {row.target}")
+            elif row.part[0] == 0:
+                lines.append(f"{number:4}  {_row_text(row, known, self.slot)}")
+        return lines
+
     def run(self, values: Sequence[Any]) -> list[np.ndarray]:
         """The outputs, as new arrays."""
         frame = self.frames.pop() if self.frames else _Frame(self)
@@ -247,6 +266,25 @@ class Segment:
             arrays[-1 - status] = np.ascontiguousarray(arrays[-1 - status])
         self.frames.append(frame)
         return outs
+
+
+def _row_text(row: _Row, names: list[str], slot: dict[Buffer, int]) -> str:
+    """Such as ``m0 = kernel(s0, s1): MatMul``; of a kernel that runs in parts, how many."""
+    assert row.kernel is not None
+    group = row.kernel.group
+    made = {b.home for b in group.kinds}
+    used = [b.home for b in row.kernel.arguments if isinstance(b, Buffer)]
+    writes, reads = (
+        ", ".join(dict.fromkeys(names[slot[b]] for b in used if (b in made) is wanted))
+        for wanted in (True, False)
+    )
+    nodes = [s.node for s in group.steps if isinstance(s.node, CNode)]
+    does = " ".join(n.callee.name for n in dict.fromkeys(nodes) if isinstance(n.callee, Primitive))
+    times = f" in {row.part[1]} parts" if row.part[1] > 1 else ""
+    where = nodes[-1].origin.where if nodes else None
+    return f"{writes} = kernel({reads}){times}: {does or 'copy'}" + (
+        f"  # {where}" if where else ""
+    )
 
 
 def _copy(lowering: Lowering, view: View, into: Buffer | None = None) -> View:

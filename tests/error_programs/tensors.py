@@ -40,13 +40,13 @@ def iterating_over_a_number(x):
     return [v for v in x.sum()]
 
 
-@script(ValueError, "Halved.eval gave shape (1,), but infer promised (2,)")
+@script(ValueError, "Halving.eval gave shape (1,), but infer promised (2,)")
 def a_primitive_that_breaks_its_promise():
     """`infer` tells the shape of what `eval` gives."""
-    return Halved()(X)
+    return Halving()(X)
 
 
-class Halved(ops.Primitive):
+class Halving(ops.Primitive):
     def infer(self, x):
         return x
 
