@@ -30,7 +30,7 @@ def outcome(run):
 
 def sees(fn, *changes, args=lambda: (vector(),), compiles=None):
     """Assert that a compiled function gives what the plain one gives, after each change."""
-    compiled = ms.jit(fn)
+    compiled = ms.jit(fn, jit_level="O0")  # to the last bit
     for change in (lambda: None, *changes):
         change()
         actual = outcome(lambda: compiled(*args()))
@@ -449,7 +449,6 @@ def test_frozen_parameters():
     sees(
         lambda x: ms.grad(net, None, net.trainable_params())(x),
         put(net.w, requires_grad=False),
-        args=lambda: (vector(0.1, 0.2, 0.3),),  # not where the slope of tanh is rounding alone
         compiles=2,
     )
 

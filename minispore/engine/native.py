@@ -23,19 +23,16 @@ from minispore.engine import cache
 _METH_FASTCALL = 0x80
 _SOURCE = """
 from minispore.engine.kernels.table import address_of, p_i8, run_table, take_addresses
-from minispore.engine.kernels.words import lock_interpreter, python_int, unlock_interpreter
+from minispore.engine.kernels.words import i8, lock_interpreter, python_int, unlock_interpreter
 """
 _RUN = f'''{_SOURCE}
-def run(table, rows, slots, arrays, count):
-    """Take the addresses of arrays, then run a table; -1 - i if array i is laid out otherwise."""
-    status = take_addresses(arrays, count, slots)
-    if status == 0:
-        run_table(table, rows, slots)
-    return status
+def run(table, rows, slots, start):
+    """Run a table, of which the slots are filled; the next place."""
+    return run_table(table, rows, slots, start)
 '''
 _CALL = f'''{_SOURCE}
 def call(itself, arrays, count):
-    """The same as a built-in function of the arrays, bound to [table, rows, slots, unlocks]."""
+    """The built-in function: of arrays, bound to [table, rows, slots, unlocks, next place]."""
     bound = p_i8(address_of(itself))
     slots = p_i8(bound[2])
     status = take_addresses(arrays, count, slots)
@@ -43,9 +40,11 @@ def call(itself, arrays, count):
         state = 0
         if bound[3] != 0:
             state = unlock_interpreter()
-        run_table(p_i8(bound[0]), bound[1], slots)
+        place = run_table(p_i8(bound[0]), bound[1], slots, bound[4])
         if bound[3] != 0:
             lock_interpreter(state)
+        status = i8(place < 5 * bound[1])
+        bound[4] = place * status
     return python_int(status)
 '''
 
@@ -53,7 +52,8 @@ def call(itself, arrays, count):
 def bound(table: np.ndarray, rows: int, slots: np.ndarray, unlocks: bool = False) -> Callable:
     """A function of arrays that puts their addresses into the first slots and runs a table.
 
-    It returns 0; or -1 - i, without running anything, if array i is not C-contiguous and aligned.
+    It returns 0 when all is done; 1 if it is to be called again, with the same arrays, to go on;
+    -1 - i, without running anything, if array i is not C-contiguous and aligned.
 
     Args:
         table: int64, five words a row (kernels/table.py).
@@ -63,7 +63,7 @@ def bound(table: np.ndarray, rows: int, slots: np.ndarray, unlocks: bool = False
     """
     if not layout_is_known():
         return _bound_by_ctypes(table, rows, slots)
-    block = np.array([table.ctypes.data, rows, slots.ctypes.data, unlocks], np.int64)
+    block = np.array([table.ctypes.data, rows, slots.ctypes.data, unlocks, 0], np.int64)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.argtypes = ctypes.c_void_p, ctypes.py_object, ctypes.py_object
     make.restype = ctypes.py_object
@@ -73,25 +73,27 @@ def bound(table: np.ndarray, rows: int, slots: np.ndarray, unlocks: bool = False
 
 def _bound_by_ctypes(table: np.ndarray, rows: int, slots: np.ndarray) -> Callable:
     """The same where objects are laid out in another way."""
+    place, end = 0, 5 * rows
 
     def run(*arrays: np.ndarray) -> int:
+        nonlocal place
         for i, array in enumerate(arrays):
             if not (array.flags.c_contiguous and array.flags.aligned):
                 return -1 - i
             slots[i] = array.ctypes.data
-        return runner()(table.ctypes.data, rows, slots.ctypes.data, 0, 0)
+        place = _runner()(table.ctypes.data, rows, slots.ctypes.data, place)
+        again = place < end
+        place *= again
+        return int(again)
 
     return run
 
 
 @functools.cache
-def runner() -> Any:
-    """The compiled ``run(table, rows, slots, arrays, count)``, of addresses, through ctypes.
-
-    `arrays` is the address of the arrays' identities.  It works without the interpreter lock.
-    """
+def _runner() -> Any:
+    """The compiled ``run(table, rows, slots, start)``, of addresses, through ctypes."""
     word = ctypes.c_ssize_t
-    return ctypes.CFUNCTYPE(word, word, word, word, word, word)(cache.kernel(_RUN))
+    return ctypes.CFUNCTYPE(word, word, word, word, word)(cache.kernel(_RUN))
 
 
 class _MethodDef(ctypes.Structure):

@@ -7,7 +7,6 @@ and the table of addresses of one running call.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,11 +17,13 @@ from minispore.abstract import AbstractTuple
 from minispore.engine import cache, memory, native, own
 from minispore.engine.emit import Kernel, emit
 from minispore.engine.fuse import Group, group
-from minispore.engine.layout import Buffer, View
+from minispore.engine.layout import SIZES, Buffer, View
 from minispore.engine.lower import Lowering, Step, is_native
 from minispore.engine.order import ordered
 from minispore.ir.node import CNode, Node, ParameterNode, ValueNode, is_call_of, item_index
 from minispore.primitive import Primitive
+
+LONG_RUN = 2**16  # bytes: with more (or loops) a run lets other Python threads go on
 
 
 def split(order: Sequence[Node], output: Node) -> list[Node | Segment]:
@@ -74,9 +75,7 @@ class _Frame:
         first = segment.n_arrays + len(segment.constants)
         for i, offset in enumerate(segment.offsets):
             self.slots[first + i] = base + offset
-        identities = np.zeros(max(segment.n_arrays, 1), np.int64)
-        self.words = identities.data
-        self.addresses = (self.slots.ctypes.data, identities.ctypes.data)
+        self.run = native.bound(segment.table, len(segment.rows), self.slots, segment.is_long)
 
 
 @dataclass
@@ -114,7 +113,6 @@ class Segment:
         self.shapes = [n.abstract.shape for n in outputs]  # type: ignore[attr-defined]
         self.dtypes = [n.abstract.dtype.numpy for n in outputs]  # type: ignore[attr-defined]
         self.frames: list[_Frame] = []
-        self.pack = struct.Struct(f"{self.n_arrays}q").pack_into
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -233,7 +231,8 @@ class Segment:
             (i, n), work = row.part, row.kernel.work
             words += [0, address, self.blocks[-1].ctypes.data, work * i // n, work * (i + 1) // n]
         self.table = np.array(words or [0], np.int64)
-        self.call = (self.table.ctypes.data, len(self.rows))
+        bytes_used = sum(b.size * SIZES[b.dtype] for b in slot)
+        self.is_long = bytes_used > LONG_RUN or any(row.kernel is None for row in self.rows)
 
     def listing(self, names: Sequence[str]) -> list[str]:
         """A line for each row: what a kernel writes, what it reads, the nodes that it computes.
@@ -258,12 +257,9 @@ class Segment:
         frame = self.frames.pop() if self.frames else _Frame(self)
         outs = [np.empty(s, d) for s, d in zip(self.shapes, self.dtypes, strict=True)]
         arrays = [*values, *outs]
-        while True:
-            self.pack(frame.words, 0, *map(id, arrays))
-            status = native.runner()(*self.call, *frame.addresses, self.n_arrays)
-            if status == 0:
-                break
-            arrays[-1 - status] = np.ascontiguousarray(arrays[-1 - status])
+        while status := frame.run(*arrays):
+            if status < 0:
+                arrays[-1 - status] = np.array(arrays[-1 - status], order="C")
         self.frames.append(frame)
         return outs
 

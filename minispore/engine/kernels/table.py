@@ -27,16 +27,21 @@ def take_addresses(arrays, count, slots):
     return status
 
 
-def run_table(table, rows, slots):
-    """Run all rows."""
-    i = 0
-    while i < 5 * rows:
+def run_table(table, rows, slots, start):
+    """Run rows from a place on, with at most 10,000 jumps; the next place, 5 * rows at the end.
+
+    Python is asked from time to time whether someone has pressed Ctrl-C.
+    """
+    i = start
+    jumps = 0
+    while i < 5 * rows and jumps < 10000:
         op = table[i]
         if op == 0:
             call_kernel(table[i + 1], slots, p_i8(table[i + 2]), table[i + 3], table[i + 4])
             i += 5
         elif op == 1 or p_u1(slots[table[i + 2]])[0] == 0:
             i = table[i + 1]
+            jumps += 1
         else:
             i += 5
-    return rows
+    return i

@@ -33,7 +33,7 @@ TYPES |= {f"p_{kind}": TYPES[kind].as_pointer() for kind in ("f4", "f8", "i4", "
 # What is compiled, by its name: a kernel, and what runs a table of them (native.py).
 SIGNATURES = {
     "kernel": ("void", ("p_i8", "p_i8", "i8", "i8", "i8")),  # slots, args, lo, hi, worker
-    "run": ("i8", ("p_i8", "i8", "p_i8", "p_i8", "i8")),  # table, rows, slots, arrays, their count
+    "run": ("i8", ("p_i8", "i8", "p_i8", "i8")),  # table, rows, slots, first place
     "call": ("i8", ("i8", "p_i8", "i8")),  # object, arguments, their count; gives an object
 }
 
