@@ -295,7 +295,8 @@ def jit(
         capture_mode: "ast" reads the source: both arms of an ``if`` that a Tensor decides become
             part of the graph.  "trace": Python runs the function, once for each graph, on Tensors
             without values: such an ``if`` is an error.
-        jit_level: "O0", "O1" or "O2": how much is done to make the graph fast.  Results are equal.
+        jit_level: "O0": a NumPy call for each operation, results as in PyNative mode.  "O1", "O2":
+            kernels of machine code do most operations; results are equal up to rounding.
         dynamic: 1: sizes of arguments that have differed between calls may be any, as if they
             were described by None (``Cell.set_inputs``), so that the second graph is for all.
         fullgraph: accepted.  Whatever it is, Python never steps in where a graph cannot go on.

@@ -1,7 +1,7 @@
 """The options of jit and of Cells: what they may be, and what each does here.
 
     capture_mode      "ast": the source is read; "trace": Python runs it on symbolic Tensors
-    jit_level         "O0", "O1", "O2": how much is done to make a graph fast; results are the same
+    jit_level         "O0": NumPy calls; "O1", "O2": kernels, whose results may be rounded otherwise
     fullgraph         accepted; a graph is all there ever is: Python never steps in at run time
     dynamic           1: sizes that have differed between calls are no part of a graph
     backend           "" or "ms_backend": there is one

@@ -697,6 +697,16 @@ def _():
             assert ms.get_context("jit_level") == level
 
 
+@row("`jit_level`, if nothing is said")
+def _():
+    assert ms.JitConfig().options().jit_level == "O1"
+    plans = [
+        ms.explain(ms.jit(lambda x: ops.exp(x) * 2, **level), Tensor([1.0, 2.0])).plan
+        for level in ({}, {"jit_level": "O0"})
+    ]
+    assert ["kernel" in plan for plan in plans] == [True, False]
+
+
 @row("`jit(backend=...)`")
 def _():
     assert ms.jit(ops.sin, backend="ms_backend")(Tensor(0.0)) == 0
