@@ -148,9 +148,7 @@ def constexpr(
 
 
 def lazy_inline(
-    fn: Callable | None = None,
-    attrs: str | list[str] | None = None,
-    policy: str | None = None,
+    fn: Callable | None = None, attrs: str | list[str] | None = None, policy: str | None = None
 ) -> Any:
     """Decorate a Cell's ``__init__``: its graph stays a call until all else is optimised.
 

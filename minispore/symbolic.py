@@ -13,12 +13,7 @@ import numpy as np
 
 from minispore import dtype as dt
 from minispore import ops
-from minispore.abstract import (
-    TOKEN,
-    AbstractScalar,
-    AbstractTensor,
-    AbstractTuple,
-)
+from minispore.abstract import TOKEN, AbstractScalar, AbstractTensor, AbstractTuple
 from minispore.dims import Dim, born, form, is_born, register_number, split
 from minispore.dtype import DType
 from minispore.ir.node import NOWHERE, CNode, Node, Origin, ValueNode, tuple_item

@@ -27,13 +27,7 @@ from minispore.frontend.exits import (
     Exit,
     Peel,
 )
-from minispore.frontend.heap import (
-    END,
-    Env,
-    Region,
-    Trial,
-    WhileNode,
-)
+from minispore.frontend.heap import END, Env, Region, Trial, WhileNode
 from minispore.ir.node import Node, Origin, ValueNode
 from minispore.symbolic import Scalar, constant_node, scalar_op
 from minispore.tensor import Tensor

@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from minispore.frontend.carry import Carried, Carry, Returned, abstract_of, is_leaf, mutable
 from minispore.frontend.exits import Peel, Unreachable, is_symbolic
-from minispore.frontend.heap import (
-    AgainNode,
-    Frame,
-    GradNode,
-    RecursionNode,
-    Region,
-    RegionNode,
-)
+from minispore.frontend.heap import AgainNode, Frame, GradNode, RecursionNode, Region, RegionNode
 from minispore.frontend.source import Code
 from minispore.ir.node import Node
 from minispore.symbolic import wrap

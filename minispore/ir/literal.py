@@ -30,14 +30,7 @@ import numpy as np
 
 from minispore import dtype as dt
 from minispore import tree
-from minispore.abstract import (
-    STACK,
-    TOKEN,
-    Abstract,
-    AbstractScalar,
-    AbstractTensor,
-    AbstractTuple,
-)
+from minispore.abstract import STACK, TOKEN, Abstract, AbstractScalar, AbstractTensor, AbstractTuple
 from minispore.dims import Dim, divided, larger
 from minispore.dtype import BY_TEXT, DType
 

@@ -304,11 +304,7 @@ def check_options(collapse: bool | str, expand: Iterable[str] | str, *plans: Pla
 
 
 def open_rooms(
-    plan: Plan,
-    collapse: bool | str,
-    expand: set[str],
-    limit: int,
-    first: Iterable[Room] = (),
+    plan: Plan, collapse: bool | str, expand: set[str], limit: int, first: Iterable[Room] = ()
 ) -> None:
     """Decide which rooms are open.
 

@@ -27,13 +27,7 @@ from minispore import ops
 from minispore.abstract import AbstractTensor, broadcast_shapes
 from minispore.dims import same_shape
 from minispore.dtype import bool_, float32
-from minispore.ops.common import (
-    as_int,
-    choice,
-    functional,
-    is_half,
-    require,
-)
+from minispore.ops.common import as_int, choice, functional, is_half, require
 from minispore.primitive import Primitive, TensorLike, apply, as_tensor, is_number, promoted
 
 ANY, NUMBER, FLOAT, INTEGER, BOOL = "any", "number", "float", "integer", "bool"

@@ -25,13 +25,7 @@ from minispore.abstract import AbstractTensor, AbstractTuple, Shape, broadcast_s
 from minispore.dims import Dim, is_born, same, same_shape
 from minispore.dtype import bool_, int64
 from minispore.ops.common import holds_tensors, require, widened, words
-from minispore.ops.shape import (
-    StridedSlice,
-    as_slices,
-    resolved_slices,
-    slice_bounds,
-    slice_size,
-)
+from minispore.ops.shape import StridedSlice, as_slices, resolved_slices, slice_bounds, slice_size
 from minispore.primitive import Primitive, ScalarLike, TensorLike, apply, as_tensor
 from minispore.tree import NeedConstant
 

@@ -13,15 +13,7 @@ from minispore import ops
 from minispore.abstract import AbstractTensor
 from minispore.dtype import DType, float32
 from minispore.ops.common import as_int, check_tensor, choice, one_axis, require, widened
-from minispore.ops.elementwise import (
-    GeLU,
-    GeLUExact,
-    ReLU,
-    Sigmoid,
-    SiLU,
-    Softplus,
-    Tanh,
-)
+from minispore.ops.elementwise import GeLU, GeLUExact, ReLU, Sigmoid, SiLU, Softplus, Tanh
 from minispore.ops.gather import Gather, as_index
 from minispore.ops.state import as_float, write
 from minispore.primitive import Primitive, apply
@@ -323,11 +315,7 @@ def binary_cross_entropy(
 
 
 def binary_cross_entropy_with_logits(
-    input: Any,
-    target: Any,
-    weight: Any = None,
-    pos_weight: Any = None,
-    reduction: str = "mean",
+    input: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: str = "mean"
 ) -> Any:
     """``binary_cross_entropy`` of sigmoid(input), without overflow.
 

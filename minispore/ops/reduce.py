@@ -19,14 +19,7 @@ from minispore import ops
 from minispore.abstract import AbstractTensor, Shape
 from minispore.dims import larger
 from minispore.dtype import DType, bool_, int32, int64
-from minispore.ops.common import (
-    all_axes,
-    as_int,
-    check_tensor,
-    one_axis,
-    require_sizes,
-    widened,
-)
+from minispore.ops.common import all_axes, as_int, check_tensor, one_axis, require_sizes, widened
 from minispore.ops.state import as_float
 from minispore.primitive import Primitive, apply, as_tensor
 
