@@ -6,6 +6,8 @@ Both modes share them, because ``ops`` functions only call ``apply``.  What need
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -117,38 +119,37 @@ class TensorOperators(TensorLike):
 # -------------------------------------------------------------------------------- methods
 
 
-def _unary(name: str) -> Any:
-    """A method without arguments that calls ``ops.<name>``."""
-
-    def method(self: Any) -> Any:
-        return getattr(ops, name)(self)
-
-    method.__name__, method.__doc__ = name, f"See ``ops.{name}``."
-    return method
+_ALIKE = (("axis", "dim"), ("keepdims", "keepdim", "keep_dims"))  # what MindSpore calls the same
 
 
-def _with_other(name: str) -> Any:
-    """A method with one operand that calls ``ops.<name>``."""
+def _by_either_name(method: Callable) -> Any:
+    """Let a method take its keywords under each of their names."""
+    known = inspect.signature(method).parameters
+    names = {other: n for alike in _ALIKE for n in alike if n in known for other in alike}
+    if not names:
+        return method
 
-    def method(self: Any, other: Any) -> Any:
-        return getattr(ops, name)(self, other)
+    @functools.wraps(method)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return method(self, *args, **{names.get(k, k): v for k, v in kwargs.items()})
 
-    method.__name__, method.__doc__ = name, f"See ``ops.{name}``."
-    return method
+    return wrapper
 
 
-def _also(**names: str) -> Callable[[Callable], Any]:
-    """Let a method take keywords under a second name, as MindSpore does: ``_also(dim="axis")``."""
+def _method(name: str) -> Any:
+    """``ops.<name>`` as a method."""
+    function = getattr(ops, name)
 
-    def decorator(method: Callable) -> Any:
-        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return method(self, *args, **{names.get(k, k): v for k, v in kwargs.items()})
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(self, *args, **kwargs)
 
-        wrapper.__name__, wrapper.__doc__ = method.__name__, method.__doc__
-        wrapper.__wrapped__ = method  # type: ignore[attr-defined]
-        return wrapper
-
-    return decorator
+    method.__name__ = name
+    method.__doc__ = f"``ops.{name}`` of this Tensor.\n\n{inspect.getdoc(function)}"
+    signature = inspect.signature(function)
+    first, *rest = signature.parameters.values()
+    here = signature.replace(parameters=[first.replace(name="self"), *rest])
+    method.__signature__ = here  # type: ignore[attr-defined]
+    return _by_either_name(method)
 
 
 def _sizes(args: tuple) -> tuple:
@@ -168,51 +169,36 @@ class ElementMethods(TensorLike):
 
     __slots__ = ()
 
-    abs, exp, log, sqrt, square = map(_unary, ("abs", "exp", "log", "sqrt", "square"))
-    rsqrt, reciprocal, sign, neg = map(_unary, ("rsqrt", "reciprocal", "sign", "neg"))
-    negative, absolute, inv = map(_unary, ("neg", "abs", "reciprocal"))
-    sin, cos, tan, atan = map(_unary, ("sin", "cos", "tan", "atan"))
-    asin, acos, sinh, cosh = map(_unary, ("asin", "acos", "sinh", "cosh"))
-    asinh, acosh, atanh = map(_unary, ("asinh", "acosh", "atanh"))
-    log2, log10 = map(_unary, ("log2", "log10"))
-    tanh, sigmoid, relu, erf = map(_unary, ("tanh", "sigmoid", "relu", "erf"))
-    log1p, expm1, floor, ceil = map(_unary, ("log1p", "expm1", "floor", "ceil"))
-    round, trunc, logical_not = map(_unary, ("round", "trunc", "logical_not"))
-    isnan, isinf, isfinite = map(_unary, ("isnan", "isinf", "isfinite"))
+    abs, exp, log, sqrt, square = map(_method, ("abs", "exp", "log", "sqrt", "square"))
+    rsqrt, reciprocal, sign, neg = map(_method, ("rsqrt", "reciprocal", "sign", "neg"))
+    negative, absolute, inv = map(_method, ("neg", "abs", "reciprocal"))
+    sin, cos, tan, atan = map(_method, ("sin", "cos", "tan", "atan"))
+    asin, acos, sinh, cosh = map(_method, ("asin", "acos", "sinh", "cosh"))
+    asinh, acosh, atanh = map(_method, ("asinh", "acosh", "atanh"))
+    log2, log10 = map(_method, ("log2", "log10"))
+    tanh, sigmoid, relu, erf = map(_method, ("tanh", "sigmoid", "relu", "erf"))
+    log1p, expm1, floor, ceil = map(_method, ("log1p", "expm1", "floor", "ceil"))
+    round, trunc, logical_not = map(_method, ("round", "trunc", "logical_not"))
+    isnan, isinf, isfinite = map(_method, ("isnan", "isinf", "isfinite"))
 
-    add, sub, mul, div = map(_with_other, ("add", "sub", "mul", "div"))
-    subtract, multiply, divide = map(_with_other, ("sub", "mul", "div"))
-    true_divide, floor_divide = map(_with_other, ("div", "floor_div"))
-    pow, matmul, dot = map(_with_other, ("pow", "matmul", "dot"))
-    mm, bmm = map(_with_other, ("matmul", "bmm"))
-    maximum, minimum = map(_with_other, ("maximum", "minimum"))
-    eq, ne, lt, le = map(_with_other, ("equal", "not_equal", "less", "less_equal"))
-    gt, ge = map(_with_other, ("greater", "greater_equal"))
+    add, sub, mul, div = map(_method, ("add", "sub", "mul", "div"))
+    subtract, multiply, divide = map(_method, ("sub", "mul", "div"))
+    true_divide, floor_divide = map(_method, ("div", "floor_div"))
+    pow, matmul, dot = map(_method, ("pow", "matmul", "dot"))
+    mm, bmm = map(_method, ("matmul", "bmm"))
+    maximum, minimum = map(_method, ("maximum", "minimum"))
+    eq, ne, lt, le = map(_method, ("equal", "not_equal", "less", "less_equal"))
+    gt, ge = map(_method, ("greater", "greater_equal"))
     equal, not_equal, less, less_equal = eq, ne, lt, le
     greater, greater_equal = gt, ge
-    logical_and, logical_or = map(_with_other, ("logical_and", "logical_or"))
-    logical_xor, atan2 = map(_with_other, ("logical_xor", "atan2"))
-    bitwise_and, bitwise_or = map(_with_other, ("bitwise_and", "bitwise_or"))
-    bitwise_xor = _with_other("bitwise_xor")
-    fmod, remainder = map(_with_other, ("fmod", "remainder"))
-
-    def addcmul(self, tensor1: Any, tensor2: Any, value: Any = 1) -> Any:
-        """See ``ops.addcmul``."""
-        return ops.addcmul(self, tensor1, tensor2, value)
-
-    def addcdiv(self, tensor1: Any, tensor2: Any, value: Any = 1) -> Any:
-        """See ``ops.addcdiv``."""
-        return ops.addcdiv(self, tensor1, tensor2, value)
-
-    def addmm(self, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-        """See ``ops.addmm``."""
-        return ops.addmm(self, mat1, mat2, beta=beta, alpha=alpha)
-
-    def isclose(
-        self, other: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: Any = False
-    ) -> Any:
-        """See ``ops.isclose``."""
-        return ops.isclose(self, other, rtol, atol, equal_nan)
+    logical_and, logical_or = map(_method, ("logical_and", "logical_or"))
+    logical_xor, atan2 = map(_method, ("logical_xor", "atan2"))
+    bitwise_and, bitwise_or = map(_method, ("bitwise_and", "bitwise_or"))
+    bitwise_xor = _method("bitwise_xor")
+    fmod, remainder = map(_method, ("fmod", "remainder"))
+    addcmul, addcdiv, addmm = map(_method, ("addcmul", "addcdiv", "addmm"))
+    isclose, clamp, clip = map(_method, ("isclose", "clamp", "clip"))
+    masked_fill, softmax = map(_method, ("masked_fill", "softmax"))
 
     def is_floating_point(self) -> Any:
         """True for floats."""
@@ -274,16 +260,6 @@ class ElementMethods(TensorLike):
         """This Tensor where `condition` is True, else `y`."""
         return ops.select(condition, self, y)
 
-    def clamp(self, min: Any = None, max: Any = None) -> Any:
-        """The elements limited to the range from `min` to `max`; None means no limit."""
-        return ops.clamp(self, min, max)
-
-    clip = clamp
-
-    def masked_fill(self, mask: Any, value: Any) -> Any:
-        """`value` where `mask` is True, else this Tensor."""
-        return ops.masked_fill(self, mask, value)
-
     def where(self, condition: Any, y: Any) -> Any:
         """This Tensor where `condition` is True, else `y`."""
         return ops.where(condition, self, y)
@@ -293,10 +269,6 @@ class ElementMethods(TensorLike):
         return ops.identity(self)
 
     clone = copy
-
-    def softmax(self, axis: Any = -1) -> Any:
-        """See ``ops.softmax``."""
-        return ops.softmax(self, axis)
 
 
 class ShapeMethods(TensorLike):
@@ -316,19 +288,6 @@ class ShapeMethods(TensorLike):
 
     view_as = reshape_as
 
-    @_also(dim="axis")
-    def squeeze(self, axis: Any = None) -> Any:
-        """Without the axes of size 1 (all of them, or those in `axis`)."""
-        return ops.squeeze(self) if axis is None else ops.squeeze(self, axis)
-
-    def expand_dims(self, axis: int) -> Any:
-        """With a new axis of size 1 at `axis`."""
-        return ops.expand_dims(self, axis)
-
-    def unsqueeze(self, dim: int) -> Any:
-        """The same as ``expand_dims``."""
-        return ops.expand_dims(self, dim)
-
     def flatten(self, start_dim: Any = 0, end_dim: int = -1, *, order: str = "C") -> Any:
         """The axes from `start_dim` to `end_dim` as one; by default, all: a 1-d Tensor.
 
@@ -338,23 +297,20 @@ class ShapeMethods(TensorLike):
             start_dim, order = 0, start_dim
         return ops.flatten(self, order, start_dim=start_dim, end_dim=end_dim)
 
-    def narrow(self, axis: int, start: int, length: int) -> Any:
-        """The `length` elements of an axis from `start` on."""
-        return ops.narrow(self, axis, start, length)
-
-    def gather_nd(self, indices: TensorLike) -> Any:
-        """See ``ops.gather_nd``."""
-        return ops.gather_nd(self, indices)
-
-    diag, trace, unique = map(_unary, ("diag", "trace", "unique"))
+    diag, trace, unique = map(_method, ("diag", "trace", "unique"))
+    expand_dims, unsqueeze, unbind = map(_method, ("expand_dims", "unsqueeze", "unbind"))
+    swapaxes, swapdims, movedim = map(_method, ("swapaxes", "swapdims", "movedim"))
+    flip, roll, tril, triu = map(_method, ("flip", "roll", "tril", "triu"))
+    topk, narrow = map(_method, ("topk", "narrow"))
+    gather_nd, gather_elements = map(_method, ("gather_nd", "gather_elements"))
+    index_select, index_fill = map(_method, ("index_select", "index_fill"))
+    nonzero, masked_select = map(_method, ("nonzero", "masked_select"))
+    squeeze, repeat_interleave = map(_method, ("squeeze", "repeat_interleave"))
+    split, chunk, sort, argsort = map(_method, ("split", "chunk", "sort", "argsort"))
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
         """See ``ops.diagonal``."""
         return ops.diagonal(self, offset, axis1, axis2)
-
-    def movedim(self, source: Any, destination: Any) -> Any:
-        """See ``ops.movedim``."""
-        return ops.movedim(self, source, destination)
 
     def take(self, indices: Any, axis: Any = None, mode: str = "clip") -> Any:
         """The slices along `axis` at an index Tensor; None: the elements of the flattened Tensor.
@@ -375,10 +331,6 @@ class ShapeMethods(TensorLike):
     def index_add(self, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
         """``alpha * source`` added to the slices along `dim` at the positions in `index`."""
         return ops.index_add(self, index, ops.mul(source, alpha), dim)
-
-    def index_fill(self, axis: int, index: Any, value: Any) -> Any:
-        """See ``ops.index_fill``."""
-        return ops.index_fill(self, axis, index, value)
 
     def ravel(self) -> Any:
         """All elements as a 1-d Tensor."""
@@ -405,12 +357,6 @@ class ShapeMethods(TensorLike):
     def t(self) -> Any:
         """The transpose of a Tensor of at most two axes."""
         return self.T
-
-    def swapaxes(self, axis0: int, axis1: int) -> Any:
-        """With two axes exchanged."""
-        return ops.swapaxes(self, axis0, axis1)
-
-    swapdims = swapaxes
 
     def broadcast_to(self, *shape: Any) -> Any:
         """Repeated along axes of size 1 until it has `shape`; -1 keeps a size."""
@@ -439,27 +385,7 @@ class ShapeMethods(TensorLike):
             )
         return ops.tile(self, times)
 
-    @_also(dim="axis")
-    def repeat_interleave(self, repeats: Any, axis: Any = None) -> Any:
-        """Each element repeated, along `axis` or (None) of the flattened Tensor."""
-        x = self if axis is not None else self.ravel()
-        return ops.repeat_interleave(x, repeats, 0 if axis is None else axis)
-
-    @_also(dim="axis")
-    def split(self, split_size_or_sections: Any, axis: int = 0) -> Any:
-        """A tuple of parts: of an int size each (the last may be smaller), or of listed sizes."""
-        return ops.split(self, split_size_or_sections, axis)
-
-    @_also(dim="axis")
-    def chunk(self, chunks: int, axis: int = 0) -> Any:
-        """A tuple of at most `chunks` parts of equal size; the last may be smaller."""
-        return ops.chunk(self, chunks, axis)
-
-    def unbind(self, dim: int = 0) -> Any:
-        """A tuple of the slices along an axis."""
-        return ops.unstack(self, dim)
-
-    @_also(dim="axis")
+    @_by_either_name
     def gather(self, input_indices: Any, axis: Any) -> Any:
         """Slices at an index Tensor: ``x.gather(indices, axis)``.
 
@@ -469,78 +395,23 @@ class ShapeMethods(TensorLike):
             return ops.gather_elements(self, input_indices, axis)
         return ops.gather(self, input_indices, axis)
 
-    def gather_elements(self, dim: int, index: Any) -> Any:
-        """See ``ops.gather_elements``."""
-        return ops.gather_elements(self, dim, index)
-
-    def index_select(self, axis: int, index: Any) -> Any:
-        """The slices along `axis` at the positions in a 1-d int Tensor."""
-        return ops.index_select(self, axis, index)
-
-    @_also(dim="axis")
-    def sort(self, axis: int = -1, descending: bool = False) -> Any:
-        """(values in order, their indices) along `axis`."""
-        return ops.sort(self, axis, descending)
-
-    @_also(dim="axis")
-    def argsort(self, axis: int = -1, descending: bool = False) -> Any:
-        """The indices that sort along `axis`."""
-        return ops.argsort(self, axis, descending)
-
-    @_also(axis="dim")
-    def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-        """(the `k` largest values, their indices) along `dim`."""
-        return ops.topk(self, k, dim, largest, sorted)
-
-    def flip(self, dims: Any) -> Any:
-        """In reversed order along `dims`."""
-        return ops.flip(self, dims)
-
-    def roll(self, shifts: Any, dims: Any) -> Any:
-        """With elements moved round along `dims`."""
-        return ops.roll(self, shifts, dims)
-
-    def tril(self, diagonal: int = 0) -> Any:
-        """The lower triangle, zeros above."""
-        return ops.tril(self, diagonal)
-
-    def triu(self, diagonal: int = 0) -> Any:
-        """The upper triangle, zeros below."""
-        return ops.triu(self, diagonal)
-
-    def nonzero(self) -> Any:
-        """The positions of the non-zero elements, an Int64 Tensor of shape (count, ndim)."""
-        return ops.nonzero(self)
-
-    def masked_select(self, mask: Any) -> Any:
-        """The elements where `mask` is True, as a 1-d Tensor."""
-        return ops.masked_select(self, mask)
-
-
-_reduction = _also(dim="axis", keepdim="keepdims", keep_dims="keepdims")
-
 
 class ReduceMethods(TensorLike):
     """Methods that reduce axes: `axis` is an int, a tuple of ints, or None for all."""
 
     __slots__ = ()
 
-    @_reduction
+    mean, prod, all, any = map(_method, ("mean", "prod", "all", "any"))
+    amax, amin, argmax, argmin = map(_method, ("amax", "amin", "argmax", "argmin"))
+    std, var, norm = map(_method, ("std", "var", "norm"))
+    logsumexp, cumprod = map(_method, ("logsumexp", "cumprod"))
+
+    @_by_either_name
     def sum(self, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Any:
         """The sum; of bool and integers it is an Int64.  ``x.sum(0, True)`` keeps dimensions."""
         if isinstance(dtype, bool):
             dtype, keepdims = None, dtype
         return ops.sum(self, axis, keepdims, dtype=dtype)
-
-    @_reduction
-    def mean(self, axis: Any = None, keepdims: Any = False) -> Any:
-        """The mean, in the Tensor's own dtype."""
-        return ops.mean(self, axis, keepdims)
-
-    @_reduction
-    def prod(self, axis: Any = None, keepdims: Any = False, dtype: Any = None) -> Any:
-        """The product; of bool and integers it is an Int64."""
-        return ops.prod(self, axis, keepdims, dtype)
 
     def max(self, dim: Any = None, keepdim: Any = False, **keywords: Any) -> Any:
         """The largest element.
@@ -554,71 +425,16 @@ class ReduceMethods(TensorLike):
         """The smallest element; arguments as in ``max``."""
         return _extreme(ops.amin, ops.min, self, dim, keepdim, **keywords)
 
-    @_reduction
-    def amax(self, axis: Any = None, keepdims: Any = False) -> Any:
-        """The largest element; gradients are split equally among ties."""
-        return ops.amax(self, axis, keepdims)
-
-    @_reduction
-    def amin(self, axis: Any = None, keepdims: Any = False) -> Any:
-        """The smallest element; gradients are split equally among ties."""
-        return ops.amin(self, axis, keepdims)
-
-    @_reduction
+    @_by_either_name
     def ptp(self, axis: Any = None, keepdims: Any = False) -> Any:
         """The distance from the smallest to the largest element."""
         return ops.sub(ops.amax(self, axis, keepdims), ops.amin(self, axis, keepdims))
 
-    @_reduction
-    def argmax(self, axis: Any = None, keepdims: Any = False) -> Any:
-        """The index of the first largest element; None: in the flattened Tensor."""
-        return ops.argmax(self, axis, keepdims)
-
-    @_reduction
-    def argmin(self, axis: Any = None, keepdims: Any = False) -> Any:
-        """The index of the first smallest element; None: in the flattened Tensor."""
-        return ops.argmin(self, axis, keepdims)
-
-    @_reduction
-    def std(self, axis: Any = None, ddof: Any = 0, keepdims: Any = False) -> Any:
-        """The standard deviation, of the population unless `ddof` is 1."""
-        return ops.std(self, axis, ddof, keepdims)
-
-    @_reduction
-    def var(self, axis: Any = None, ddof: Any = 0, keepdims: Any = False) -> Any:
-        """The variance, of the population unless `ddof` is 1."""
-        return ops.var(self, axis, ddof, keepdims)
-
-    @_reduction
-    def all(self, axis: Any = None, keepdims: Any = False) -> Any:
-        """True if all elements are true."""
-        return ops.all(self, axis, keepdims)
-
-    @_reduction
-    def any(self, axis: Any = None, keepdims: Any = False) -> Any:
-        """True if any element is true."""
-        return ops.any(self, axis, keepdims)
-
-    @_also(axis="dim", keepdims="keepdim", keep_dims="keepdim")
-    def norm(self, ord: Any = None, dim: Any = None, keepdim: Any = False) -> Any:
-        """The norm of order `ord` (None: the square root of the sum of squares)."""
-        return ops.norm(self, ord, dim, keepdim)
-
-    @_reduction
-    def logsumexp(self, axis: Any, keepdims: Any = False) -> Any:
-        """log(sum(exp(x))), without overflow."""
-        return ops.logsumexp(self, axis, keepdims)
-
-    @_reduction
+    @_by_either_name
     def cumsum(self, axis: Any = None, dtype: Any = None) -> Any:
         """The running sum along `axis`; None: of the flattened Tensor."""
         x = ops.reshape(self, (-1,)) if axis is None else self
         return ops.cumsum(x, axis or 0, dtype)
-
-    @_reduction
-    def cumprod(self, axis: Any, dtype: Any = None) -> Any:
-        """The running product along `axis`."""
-        return ops.cumprod(self, axis, dtype)
 
 
 def _extreme(
