@@ -39,7 +39,7 @@ from minispore.frontend.heap import (
 )
 from minispore.frontend.recursion import Call, Recurs, Recursion, open_recursion
 from minispore.frontend.source import Code, code_of
-from minispore.ir.node import LATE, Node, ParameterNode
+from minispore.ir.node import LATE, ParameterNode
 from minispore.parameter import Parameter
 from minispore.primitive import Primitive
 from minispore.symbolic import is_run_time, wrap
@@ -318,7 +318,7 @@ def _called_region(ev: Evaluator, kind: str, name: str) -> Region:
     scope = "/".join(ev.scopes) if is_cell else ev.origin.scope
     region = Region(ev.region, kind, name, dataclasses.replace(ev.origin, scope=scope))
     region.recompute = is_cell and _is_recomputed(ev, ev.cells[-1])
-    region.owner = CallNode(region, region.origin)
+    region.owner = CallNode(region.parent, region.origin, region)
     return region
 
 
@@ -635,16 +635,16 @@ def _call_with_bprop(ev: Evaluator, cell: Any, args: list[Any], kwargs: dict[str
     code, owner, parent = _parts(function)
     inputs = list(bind(ev, function, code, [cell, *args], kwargs).values())[1:]
     refuse_containers(type(cell).__name__, inputs)
-    nodes: list[Node] = [v._node for v in inputs if isinstance(v, Tensor)]  # type: ignore[misc]
     region = _called_region(ev, "cell", type(cell).__name__)
     owner_node = region.owner
     assert isinstance(owner_node, CallNode)
+    owner_node.operands = [v._node for v in inputs if isinstance(v, Tensor)]  # type: ignore[misc]
     with ev.within(region):
         inner = explicit(ev, region, inputs, "x")
         value = activate(ev, function, code, owner, parent, [cell, *inner], {})
     refuse_containers(type(cell).__name__, value if isinstance(value, tuple) else (value,))
-    results = result_nodes(ev, value)
-    owner_node.custom = CustomGradient(nodes, results)
+    leaves, _ = flatten(value, is_run_time)
+    owner_node.results = [ev.node_of(v) for v in leaves]
     _build_bprop(ev, cell, owner_node, inputs, value)
     return value
 
@@ -662,17 +662,10 @@ def explicit(ev: Evaluator, region: Region, values: list[Any], name: str) -> lis
     return out
 
 
-def result_nodes(ev: Evaluator, value: Any) -> list[Node]:
-    """The nodes of a result: one Tensor, or a (nested) tuple or list of them."""
-    leaves, _ = flatten(value, is_run_time)
-    return [ev.node_of(v) for v in leaves]
-
-
 def _build_bprop(ev: Evaluator, cell: Any, owner: CallNode, inputs: list[Any], value: Any) -> None:
-    custom = owner.custom
-    assert custom is not None
     region = Region(owner.parent, "cell", f"{type(cell).__name__}_bprop", ev.origin, owner)
-    custom.region = region
+    owner.custom = custom = CustomGradient(region)
+    owner.regions = (owner.region, region)
     phase, ev.phase = ev.phase, "backward"
     with ev.within(region, keeps=False):
         args = explicit(ev, region, inputs, "x")

@@ -36,7 +36,7 @@ from minispore.frontend.heap import Choice, Conflict, Region, SwitchNode
 from minispore.frontend.merge import Merge
 from minispore.ir.compare import constant_key
 from minispore.ir.interp import interpret
-from minispore.ir.node import CNode, FuncGraph, Node, ValueNode
+from minispore.ir.node import CNode, FuncGraph, Node, ValueNode, is_call_of
 from minispore.parameter import Parameter
 from minispore.primitive import REGISTRY, Primitive, apply
 from minispore.symbolic import Scalar, is_run_time, scalar_op
@@ -57,9 +57,8 @@ def truth(ev: Evaluator, value: Any) -> Condition:
         scalar = apply(REGISTRY["TensorToScalar"].bound(kind=bool), value)
         return known(ev, scalar.node)
     if isinstance(value, Scalar):
-        return known(
-            ev, value.node if value.kind is bool else scalar_op("ScalarNotEqual", value, 0).node
-        )
+        number = value if value.kind is bool else scalar_op("ScalarNotEqual", value, 0)
+        return known(ev, number.node)
     if isinstance(value, Dim):
         size = constant_or_number(value, bool)
         return size if isinstance(size, bool) else truth(ev, size)
@@ -131,11 +130,7 @@ def alike(a: Node, b: Node, depth: int = 8) -> bool:
 
 def _without_not(node: Node) -> tuple[Node, bool]:
     flipped = False
-    while (
-        isinstance(node, CNode)
-        and isinstance(node.callee, Primitive)
-        and (node.callee.name == "ScalarNot")
-    ):
+    while is_call_of(node, "ScalarNot"):
         node, flipped = node.inputs[0], not flipped
     return node, flipped
 

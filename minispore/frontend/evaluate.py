@@ -36,7 +36,7 @@ from minispore.frontend import (
 from minispore.frontend import gradient as gradients
 from minispore.frontend.capture import Opaque, Outside
 from minispore.frontend.commits import Commits
-from minispore.frontend.errors import UnsupportedError, locate, note_operands
+from minispore.frontend.errors import UnsupportedError, locate
 from minispore.frontend.exits import (
     BREAK,
     CONTINUE,
@@ -453,11 +453,8 @@ class Evaluator(GraphBuilder):
         if isinstance(old, list) and isinstance(node.op, ast.Add):
             if not hasattr(type(right), "__radd__"):  # as a Tensor has: it makes the sum
                 right = self.iterate(right)
-        try:
+        with exits.working_on({node.target: old, node.value: right}):
             store(self.operate(INPLACE[type(node.op)], old, right))
-        except Exception as error:
-            note_operands(error, exits.described({node.target: old, node.value: right}))
-            raise
 
     def statement_FunctionDef(self, node: ast.FunctionDef) -> None:
         self.store_name(node.name, self.make_closure(node, node.name))
@@ -614,11 +611,8 @@ class Evaluator(GraphBuilder):
         elif isinstance(target, ast.Subscript):
             obj, index = self.expression(target.value), self.expression(target.slice)
             self.at(target)
-            try:
+            with exits.working_on({target.value: obj, "value": value}):
                 self.set_item(obj, index, value)
-            except Exception as error:
-                note_operands(error, exits.described({target.value: obj, "value": value}))
-                raise
         elif isinstance(target, (ast.Tuple, ast.List)):
             self.unpack(target, value)
         else:
@@ -705,22 +699,16 @@ class Evaluator(GraphBuilder):
     def expression_BinOp(self, node: ast.BinOp) -> Any:
         left, right = self.expression(node.left), self.expression(node.right)
         self.at(node)
-        try:
+        with exits.working_on({node.left: left, node.right: right}):
             return self.operate(BINARY[type(node.op)], left, right)
-        except Exception as error:
-            note_operands(error, exits.described({node.left: left, node.right: right}))
-            raise
 
     def expression_UnaryOp(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not):
             return control.negate(self, self.truth_of(node.operand))
         value = self.expression(node.operand)
         self.at(node)
-        try:
+        with exits.working_on({node.operand: value}):
             return self.operate(UNARY[type(node.op)], value)
-        except Exception as error:
-            note_operands(error, exits.described({node.operand: value}))
-            raise
 
     def spread(self, into: dict, more: Any) -> None:
         """``**more``, in a call or a display."""
@@ -735,9 +723,7 @@ class Evaluator(GraphBuilder):
 
     def expression_Compare(self, node: ast.Compare) -> Any:
         left, right = self.expression(node.left), self.expression(node.comparators[0])
-        return self.compare(node, node.ops[0], left, right)
-
-    def compare(self, node: ast.Compare, op: ast.cmpop, left: Any, right: Any) -> Any:
+        op = node.ops[0]  # desugared to one
         self.at(node)
         if isinstance(op, (ast.Is, ast.IsNot)):
             same = control.is_same(self, left, right)
@@ -745,12 +731,8 @@ class Evaluator(GraphBuilder):
         if isinstance(op, (ast.In, ast.NotIn)):
             found = control.contains(self, right, left)
             return found if isinstance(op, ast.In) else control.negate(self, found)
-        try:
+        with exits.working_on({node.left: left, node.comparators[0]: right}):
             return self.operate(COMPARE[type(op)], left, right)
-        except Exception as error:
-            operands = {node.left: left, node.comparators[0]: right}
-            note_operands(error, exits.described(operands))
-            raise
 
     def expression_BoolOp(self, node: ast.BoolOp) -> Any:
         return control.bool_op(self, isinstance(node.op, ast.And), node.values)
@@ -784,11 +766,8 @@ class Evaluator(GraphBuilder):
     def expression_Subscript(self, node: ast.Subscript) -> Any:
         obj, index = self.expression(node.value), self.expression(node.slice)
         self.at(node)
-        try:
+        with exits.working_on({node.value: obj}):
             return self.get_item(obj, index)
-        except Exception as error:
-            note_operands(error, exits.described({node.value: obj}))
-            raise
 
     def expression_Slice(self, node: ast.Slice) -> Any:
         parts = [self.expression(p) if p else None for p in (node.lower, node.upper, node.step)]
@@ -828,12 +807,10 @@ class Evaluator(GraphBuilder):
                 raise TypeError(f"got multiple values for keyword argument '{name}'")
             kwargs |= more
         self.at(node)
-        try:
+        if not calls.is_op(function):
             return self.call(function, args, kwargs)
-        except Exception as error:
-            if calls.is_op(function):
-                note_operands(error, exits.described(_operands(node, function, args, kwargs)))
-            raise
+        with exits.working_on(_operands(node, function, args, kwargs)):
+            return self.call(function, args, kwargs)
 
     def expression_JoinedStr(self, node: ast.JoinedStr) -> Any:
         parts = [self.expression(v) for v in node.values]

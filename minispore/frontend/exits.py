@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from minispore.dims import Dim, as_number
-from minispore.frontend.errors import locate
+from minispore.frontend.errors import locate, note_operands
 from minispore.frontend.heap import Choice, Closure, Conflict, Lazy
 from minispore.ir.node import Location, Node
 from minispore.primitive import ScalarLike, is_number
@@ -130,6 +131,16 @@ def with_place(value: Any) -> str:
     node = value._node if isinstance(value, Tensor) else getattr(value, "node", None)
     where = node.origin.where if isinstance(node, Node) else None
     return f"{type_name(value)} ({where})" if where else type_name(value)
+
+
+@contextmanager
+def working_on(operands: Mapping[Any, Any]) -> Iterator[None]:
+    """What fails inside is said to fail on these operands; see ``described``."""
+    try:
+        yield
+    except Exception as error:
+        note_operands(error, described(operands))
+        raise
 
 
 def described(operands: Mapping[Any, Any]) -> list[str]:

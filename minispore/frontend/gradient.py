@@ -44,9 +44,10 @@ def call_gradient(
     ev.get_attribute(gradient, "weights")  # a guard: the same weights at the next call
     run = UnderGrad(ev, function, gradient, own_args, own_kwargs)
     owner = run.owner
-    owner.outs = run.outs
+    owner.results = run.outs
     if sens is not None:
-        owner.sens = [ev.node_of(c) for c in cotangents_of(gradient.tensors(run.value), sens)]
+        owner.has_sens = True
+        owner.more = [ev.node_of(c) for c in cotangents_of(gradient.tensors(run.value), sens)]
     found = [ev.wrap_out(owner, k, p.abstract) for k, p in enumerate(run.region.params)]
     return gradient.package(run.value, run.selection, run.by_variable(found))
 
@@ -70,7 +71,7 @@ class UnderGrad:
                 ev.get_attribute(w, "name")
         name = getattr(function, "__name__", type(function).__name__)
         self.region = Region(ev.region, "function", f"grad_{name}", ev.origin)
-        self.region.owner = self.owner = GradNode(self.region, ev.origin)
+        self.region.owner = self.owner = GradNode(ev.region, ev.origin, self.region)
         given = [*args, *kwargs.values()]
         self.variables = [*(given[i] for i in self.selection.numbers), *weights]
         self.params: list[ParameterNode | None] = []
@@ -227,7 +228,7 @@ def stacked(ev: Evaluator, count: int, row: Callable, likes: Sequence[Tensor]) -
     region.owner = owner = WhileNode(ev.region, ev.origin, region)
     owner.trip_count = count if isinstance(count, int) else None
     types = [AbstractScalar(int), *(STACK for _ in likes)]
-    owner.init = [zero_node(t) for t in types]
+    owner.more = [zero_node(t) for t in types]
     region.params = [ParameterNode("is"[t is STACK], t, ev.origin) for t in types]
     ev.home.update({id(p): region for p in region.params})
     with ev.within(region):
@@ -235,7 +236,7 @@ def stacked(ev: Evaluator, count: int, row: Callable, likes: Sequence[Tensor]) -
         owner.condition = scalar_op("ScalarLess", Scalar(i), count).node
         rows = row(Scalar(i))
         pushed = [apply(REGISTRY["Push"].bound(), s, r) for s, r in zip(stacks, rows, strict=True)]
-        owner.next = [scalar_op("ScalarAdd", Scalar(i), 1).node, *pushed]
+        owner.results = [scalar_op("ScalarAdd", Scalar(i), 1).node, *pushed]
     outs = [OutNode(owner, 1 + k, STACK, ev.origin) for k in range(len(likes))]
     return [
         apply(REGISTRY["StackToTensor"].bound(abstract=t._abstract, size=count), out)

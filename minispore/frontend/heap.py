@@ -325,13 +325,24 @@ class Trial:
 
 
 class RegionNode(Node):
-    """What a region is to the region around it; `parent` is where it stands."""
+    """What regions are to the one around them, which is `parent`.
 
-    __slots__ = ("parent",)
+    `operands` and `more` are what it is given before and after the values that its regions import;
+    `results` are nodes of its region: what it is needed for.
+    """
 
-    def __init__(self, parent: Region, origin: Origin):
+    def __init__(self, parent: Region | None, origin: Origin, *regions: Region):
         super().__init__(None, origin)  # type: ignore[arg-type]  # it has no value of its own
-        self.parent = parent
+        assert parent is not None
+        self.parent, self.regions = parent, regions
+        self.operands: list[Node] = []
+        self.more: list[Node] = []
+        self.results: list[Node] = []
+
+    @property
+    def region(self) -> Region:
+        """Its first region, which for most is the only one."""
+        return self.regions[0]
 
 
 class OutNode(Node):
@@ -348,91 +359,58 @@ class CallNode(RegionNode):
     """A call of a user's function or Cell.  Its results are used directly, by demand.
 
     `custom` is the gradient of a Cell that defines its own; then arguments and results are
-    explicit.
+    explicit, and its region is the second one.
     """
 
-    __slots__ = ("region", "custom")
-
-    def __init__(self, region: Region, origin: Origin):
-        assert region.parent is not None
-        super().__init__(region.parent, origin)
-        self.region = region
-        self.custom: CustomGradient | None = None
+    custom: CustomGradient | None = None
 
 
+@dataclass
 class CustomGradient:
-    """The bprop of a Cell: explicit arguments and results of the call, and the backward region."""
+    """The bprop of a Cell: the backward region, of (arguments, results, cotangents)."""
 
-    def __init__(self, arguments: list[Node], results: list[Node]):
-        self.arguments, self.results = arguments, results
-        self.region: Region | None = None
-        self.params: list[ParameterNode] = []  # arguments, results, cotangents
-        self.cotangents: list[Node] = []  # one per differentiable argument
+    region: Region
+    params: list[ParameterNode] = field(default_factory=list)
+    cotangents: list[Node] = field(default_factory=list)  # one per differentiable argument
 
 
 class SwitchNode(RegionNode):
     """An `if` that a tensor decides: one region per arm, and pairs of merged values."""
 
-    __slots__ = ("condition", "regions", "outs")
-
     def __init__(self, parent: Region, origin: Origin, condition: Node, regions: list[Region]):
-        super().__init__(parent, origin)
-        self.condition, self.regions = condition, regions
+        super().__init__(parent, origin, *regions)
+        self.condition, self.operands = condition, [condition]
         self.outs: list[tuple[Node | None, ...]] = []  # None: this arm has no such value
 
 
 class WhileNode(RegionNode):
-    """A loop that a tensor decides: one region evaluates the condition, then the body."""
+    """A loop that a tensor decides: its region evaluates the condition, then the body.
 
-    __slots__ = ("region", "condition", "init", "next", "trip_count")
+    The carry is at first `more`, and then the `results`.
+    """
 
-    def __init__(self, parent: Region, origin: Origin, region: Region):
-        super().__init__(parent, origin)
-        self.region = region
-        self.condition: Node | None = None
-        self.init: list[Node] = []
-        self.next: list[Node] = []
-        self.trip_count: int | None = None
+    condition: Node | None = None
+    trip_count: int | None = None
 
 
 class RecursionNode(RegionNode):
     """A call of a function that calls itself as Tensors decide: its graph refers to itself.
 
-    `operands` feed the region's parameters; `results` are what each call gives back.  Lowering
-    sets the `graph`.
+    Lowering sets the `graph`.
     """
 
-    __slots__ = ("region", "operands", "results", "graph")
-
-    def __init__(self, region: Region, origin: Origin):
-        assert region.parent is not None
-        super().__init__(region.parent, origin)
-        self.region = region
-        self.operands: list[Node] = []
-        self.results: list[Node] = []
-        self.graph: FuncGraph | None = None
+    graph: FuncGraph | None = None
 
 
 class AgainNode(RegionNode):
     """A call within the region of a RecursionNode, of that region."""
 
-    __slots__ = ("recursion", "operands")
-
     def __init__(self, parent: Region, origin: Origin, recursion: RecursionNode):
-        super().__init__(parent, origin)
+        super().__init__(parent, origin, recursion.region)
         self.recursion = recursion
-        self.operands: list[Node] = []
 
 
 class GradNode(RegionNode):
-    """A function under grad: `operands` feed the region's parameters, `outs` are differentiated."""
+    """A function under grad: its `results` are differentiated; `more` are their cotangents."""
 
-    __slots__ = ("region", "operands", "outs", "sens")
-
-    def __init__(self, region: Region, origin: Origin):
-        assert region.parent is not None
-        super().__init__(region.parent, origin)
-        self.region = region
-        self.operands: list[Node] = []
-        self.outs: list[Node] = []
-        self.sens: list[Node] | None = None
+    has_sens = False  # whether these are given

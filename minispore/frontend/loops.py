@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 LONGEST = 100_000  # iterations of a constant loop that needs its constants
 ROUNDS = 200  # evaluations of a body until what it writes must be stable
+_LOOP = "a loop that a Tensor decides"
 ENDLESS = 200  # the same of a `while` that ends only if a Tensor says so
 
 
@@ -62,13 +63,9 @@ class Loop:
 
 def while_loop(ev: Evaluator, node: ast.While, rest: Arm | None) -> Exit:
     """A ``while`` statement, and the rest of the block if that is given."""
-    return run_loop(
-        ev,
-        Loop(
-            lambda: ev.truth_of(node.test), lambda: None, lambda: ev.block(node.body),
-            lambda: ev.block(node.orelse), rest, "while", id(node), ev.origin,
-        ),
-    )  # fmt: skip
+    blocks = (lambda: ev.block(node.body)), (lambda: ev.block(node.orelse)), rest
+    test, step = (lambda: ev.truth_of(node.test)), (lambda: None)
+    return run_loop(ev, Loop(test, step, *blocks, "while", id(node), ev.origin))
 
 
 @dataclass
@@ -156,25 +153,23 @@ def run_loop(
             return loop.end(ev)
         if isinstance(condition, Node):
             try:
-                with Trial(
-                    ev.region
-                ) as trial:  # a loop with effects in its condition begins before it
-                    end = _keep_loop(ev, loop, peeled)
+                with Trial(ev.region) as trial:  # effects in its condition come before the loop
+                    end = _LoopBuilder(ev, loop, peeled).run()
                     trial.kept = True
                 return end()
             except Peel as why:
                 if peeled:
                     ev.frame.where = loop.origin.where or ev.frame.where
-                    raise why.refusal("a loop that a Tensor decides") from None
+                    raise _refusal(why) from None
                 return _peel(ev, loop, count)
         if _is_worth_keeping(ev, loop, count, left, len(ev.home) > nodes):
             try:
                 with Trial(ev.region) as trial, ev.keeping_loop():
-                    end = _keep_loop(ev, loop)
+                    end = _LoopBuilder(ev, loop).run()
                     trial.kept = True
             except Exception as why:  # an error of the program's own is found when unrolling
                 if count > (ENDLESS if left and loop.trip_count() is None else LONGEST):
-                    raise _too_long(why) from None
+                    raise _refusal(why) from None
             else:
                 ev.kept.add(loop.key)
                 return end()
@@ -194,8 +189,8 @@ def _is_worth_keeping(ev: Evaluator, loop: Loop, count: int, left: bool, compute
     return count >= (1 if left else 2 if loop.key in ev.kept else ev.unrolled)
 
 
-def _too_long(why: Exception) -> Exception:
-    return why.refusal("a loop that a Tensor decides") if isinstance(why, Peel) else why
+def _refusal(why: Exception) -> Exception:
+    return why.refusal(_LOOP) if isinstance(why, Peel) else why
 
 
 def _peel(ev: Evaluator, loop: Loop, count: int) -> Exit:
@@ -238,18 +233,14 @@ def _end_break(ev: Evaluator, exit: Exit) -> Exit:
     return Exit(scalar_op("ScalarPick", exit.code, *codes), exit.value, may)
 
 
-def _keep_loop(ev: Evaluator, loop: Loop, peeled: bool = False) -> Arm:
-    return _LoopBuilder(ev, loop, peeled).run()
-
-
 class _LoopBuilder:
     """Turns a loop into a WhileNode: evaluates the body until the carry is stable."""
 
-    def __init__(self, ev: Evaluator, loop: Loop, peeled: bool):
+    def __init__(self, ev: Evaluator, loop: Loop, peeled: bool = False):
         self.ev, self.loop = ev, loop
-        self.carry = Carry(ev, "a loop that a Tensor decides", peeled)
+        self.carry = Carry(ev, _LOOP, peeled)
         self.code_carried = False
-        self.result = Returned(self.carry, "a loop that a Tensor decides")  # if the body returns
+        self.result = Returned(self.carry, _LOOP)  # if the body returns
         self.flag: Env | None = None  # holds the condition of a rotated loop
 
     def run(self) -> Arm:
@@ -270,7 +261,7 @@ class _LoopBuilder:
         owner = WhileNode(ev.region, ev.origin, region)
         region.owner = owner
         owner.trip_count = self.loop.trip_count()
-        owner.init = self.carry.nodes()
+        owner.more = self.carry.nodes()
         with ev.within(region, keeps=False):
             self.carry.enter(region)
             code = self.enter_code(owner)
@@ -283,30 +274,29 @@ class _LoopBuilder:
             grew = self.carry.grow(region.changes(ev.births))
             if self.leaves(exit) or grew:
                 return owner, None
-            owner.next = self.next_carry(exit)
+            owner.results = self.next_carry(exit)
         return owner, exit
 
     def enter_code(self, owner: WhileNode) -> Scalar | None:
         """The exit code and the returned value are carried too, if the body can leave."""
         if not self.code_carried:
             return None
-        owner.init.append(constant_node(GO_ON))
+        owner.more.append(constant_node(GO_ON))
         code = self.carry.parameter("exit", AbstractScalar(int))
         for a in self.result.abstracts:
-            owner.init.append(unread_node(a))
+            owner.more.append(unread_node(a))
             self.carry.parameter("result", a)
         return Scalar(code)
 
     def condition(self, region: Region, code: Scalar | None) -> Condition | None:
         """The loop's condition; None if it has effects and the loop must be rotated first."""
         test = self.test
-        if code is not None:
-            go = is_code(self.ev, code, GO_ON)
-            condition = truth(
-                self.ev, choose(self.ev, go, [lambda: as_value(test()), lambda: False])
-            )
-        else:
+        if code is None:
             condition = test()
+        else:
+            go = is_code(self.ev, code, GO_ON)
+            arms = [lambda: as_value(test()), lambda: False]
+            condition = truth(self.ev, choose(self.ev, go, arms))
         wrote = [
             i
             for i, (obj, old, now) in region.changes(self.ev.births).items()

@@ -147,38 +147,24 @@ class Lowering:
         if id(owner) in self.active:
             return []
         self.active.add(id(owner))
-        parent = owner.parent
-        if isinstance(owner, SwitchNode):
-            return [(owner.condition, parent)]
-        if isinstance(owner, WhileNode):
-            assert owner.condition is not None
-            inner = [owner.condition, *owner.next]
-            return [(n, owner.region) for n in inner] + [(n, parent) for n in owner.init]
-        if isinstance(owner, RecursionNode):
-            return [(n, owner.region) for n in owner.results] + [
-                (n, parent) for n in owner.operands
-            ]
+        outside = [(n, owner.parent) for n in (*owner.operands, *owner.more)]
+        inside = [(n, owner.region) for n in owner.results]
         if isinstance(owner, AgainNode):
-            outer = owner.recursion.region
-            if self.top is not None and not self.top.encloses(outer):
+            if self.top is not None and not self.top.encloses(owner.region):
+                name = owner.region.name
                 raise RecursionError(
-                    f"{outer.name} takes the gradient of a function that calls {outer.name}: its "
-                    "gradient would contain its own gradient"
+                    f"{name} takes the gradient of a function that calls {name}: its gradient "
+                    "would contain its own gradient"
                 )
             self.again.setdefault(id(owner.recursion), []).append(owner)
-            more = self.imported(owner.recursion.region)
-            return [(n, parent) for n in [*owner.operands, *more]]
-        if isinstance(owner, GradNode):
-            outside = [*owner.operands, *(owner.sens or ())]
-            return [(n, owner.region) for n in owner.outs] + [(n, parent) for n in outside]
-        assert isinstance(owner, CallNode)
-        if owner.custom is None:
-            return []
-        custom = owner.custom
-        assert custom.region is not None
-        todo = [(n, parent) for n in custom.arguments]
-        todo += [(n, owner.region) for n in custom.results]
-        return todo + [(n, custom.region) for n in custom.cotangents]
+            return outside + [(n, owner.parent) for n in self.imported(owner.region)]
+        if isinstance(owner, CallNode) and owner.custom is not None:
+            cotangents = [(n, owner.custom.region) for n in owner.custom.cotangents]
+            return outside + inside + cotangents
+        if isinstance(owner, WhileNode):
+            assert owner.condition is not None
+            inside.insert(0, (owner.condition, owner.region))
+        return inside + outside
 
     def imported(self, *regions: Region) -> list[Node]:
         """The values of outside that any of the regions uses, each once, in order of use."""
@@ -287,22 +273,7 @@ class _Builder:
         return call if place < 0 else tuple_item(call, place, node.origin)
 
     def _operands(self, owner: RegionNode) -> list[Node]:
-        lowering = self.lowering
-        if isinstance(owner, SwitchNode):
-            return [owner.condition, *lowering.imported(*owner.regions)]
-        if isinstance(owner, WhileNode):
-            return [*lowering.imported(owner.region), *owner.init]
-        if isinstance(owner, RecursionNode):
-            return [*owner.operands, *lowering.imported(owner.region)]
-        if isinstance(owner, AgainNode):
-            return [*owner.operands, *lowering.imported(owner.recursion.region)]
-        if isinstance(owner, GradNode):
-            return [*owner.operands, *lowering.imported(owner.region), *(owner.sens or ())]
-        assert isinstance(owner, CallNode)
-        if owner.custom is None:
-            return lowering.imported(owner.region)
-        assert owner.custom.region is not None
-        return [*owner.custom.arguments, *lowering.imported(owner.region, owner.custom.region)]
+        return [*owner.operands, *self.lowering.imported(*owner.regions), *owner.more]
 
     def _make_owner(self, owner: RegionNode) -> tuple[Node, dict]:
         """The CNode of a region, and where each of its values lies in it (-1: it is the value)."""
@@ -328,21 +299,20 @@ class _Builder:
         return graph, graph.abstract, _places(outputs)
 
     def _custom_call(self, owner: CallNode) -> tuple:
-        custom = owner.custom
-        assert custom is not None and custom.region is not None
-        lowering = self.lowering
-        imports = lowering.imported(owner.region, custom.region)
-        extra = [n for n in lowering.exported(owner.region) if n not in custom.results]
-        outputs = custom.results + extra
+        custom, lowering = owner.custom, self.lowering
+        assert custom is not None
+        imports = lowering.imported(*owner.regions)
+        extra = [n for n in lowering.exported(owner.region) if n not in owner.results]
+        outputs = owner.results + extra
         explicit = list(owner.region.params)
         graph = lowering.close(
             owner.region, explicit, imports, outputs, "cell", as_tuple=len(outputs) != 1
         )
-        n_args = len(custom.arguments)
+        n_args = len(owner.operands)
         # bprop's own parameters, with the imported values after the arguments, and unused
         # ones for outputs that are no results of construct (writes, effects).
         args, rest = custom.params[:n_args], custom.params[n_args:]
-        outs, douts = rest[: len(custom.results)], rest[len(custom.results) :]
+        outs, douts = rest[: len(owner.results)], rest[len(owner.results) :]
         spare = [ParameterNode("unused", n.abstract) for n in extra]
         dspare = [ParameterNode("unused", n.abstract) for n in extra if n.abstract.has_cotangent]
         inner = lowering.close(
@@ -390,9 +360,9 @@ class _Builder:
             return FuncGraph(graph.name, ordered, graph.output, graph.origin, "loop")
 
         cond = close([owner.condition], f"{region.name}_cond", False)
-        body = close(owner.next, f"{region.name}_body", True)
+        body = close(owner.results, f"{region.name}_body", True)
         callee = While(cond, body, len(imports), owner.trip_count)
-        return callee, body.abstract, {("out", i): i for i in range(len(owner.next))}
+        return callee, body.abstract, {("out", i): i for i in range(len(owner.results))}
 
     def _recursion(self, owner: RecursionNode) -> tuple:
         region = owner.region
@@ -412,11 +382,11 @@ class _Builder:
     def _grad(self, owner: GradNode) -> tuple:
         lowering, region = self.lowering, owner.region
         imports = lowering.imported(region)
-        exports = [n for n in lowering.exported(region) if all(n is not o for o in owner.outs)]
-        outputs = owner.outs + exports
+        exports = [n for n in lowering.exported(region) if all(n is not o for o in owner.results)]
+        outputs = owner.results + exports
         graph = lowering.close(region, region.params, imports, outputs, "function", as_tuple=True)
         wrt = tuple(range(len(region.params)))
-        callee = Grad(graph, wrt, len(owner.outs), owner.sens is not None)
+        callee = Grad(graph, wrt, len(owner.results), owner.has_sens)
         items = [n.abstract for n in outputs] + [p.abstract for p in region.params]
         places: dict = {id(n): i for i, n in enumerate(outputs)}
         places |= {("out", i): len(outputs) + i for i in range(len(region.params))}

@@ -126,9 +126,7 @@ def _pick_by_key(ev: Evaluator, obj: dict, key: Any) -> Any:
     """``obj[key]`` with a number known at run time."""
     keys = list(obj)
     if ev.keeping or not all(isinstance(k, (bool, int, float)) for k in keys):
-        raise NeedConstant(
-            "a key", "use numbers as keys, or an if for each"
-        )  # a loop that needs it is unrolled
+        raise NeedConstant("a key", "use numbers as keys, or an if for each")  # see _place
     found = [truth(ev, key == k) for k in keys]
     some = reduce(operator.or_, map(as_value, found), False)
     if check(ev, truth(ev, some), KeyError, [key]).may == {RAISE}:
@@ -168,7 +166,8 @@ def iterate(ev: Evaluator, value: Any) -> Lazy:
 
     def advance(it: Lazy) -> Any:
         if size is not None and len(value) != size:
-            raise RuntimeError(f"{_kind_of_view(value)} changed size during iteration")
+            kind = "Set" if isinstance(value, set) else "dictionary"
+            raise RuntimeError(f"{kind} changed size during iteration")
         i = it.slots["at"]
         if isinstance(i, Scalar):
             raise NeedConstant("the position of an iterator", "go through the items by an index")
@@ -178,10 +177,6 @@ def iterate(ev: Evaluator, value: Any) -> Lazy:
         return ev.readable(items[i], "an item")
 
     return ev.born(Lazy(advance, at=0))
-
-
-def _kind_of_view(value: Any) -> str:
-    return "Set" if isinstance(value, set) else "dictionary"
 
 
 def move(ev: Evaluator, it: Lazy, **slots: Any) -> None:

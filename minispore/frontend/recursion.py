@@ -138,7 +138,7 @@ class Recursion:
         """Evaluate the function's body once."""
         ev = self.ev
         region = Region(ev.region, "recursion", self.name, ev.origin)
-        self.node = RecursionNode(region, ev.origin)
+        self.node = RecursionNode(ev.region, ev.origin, region)
         region.owner = self.node
         self.node.operands = self.operands(self.call)
         with ev.within(region, keeps=False):

@@ -35,7 +35,7 @@ from minispore import dtype as dt
 from minispore.abstract import TOKEN, Abstract, AbstractScalar, AbstractTensor
 from minispore.dtype import DType
 from minispore.ir.compare import constant_key
-from minispore.ir.node import CNode, Node, ParameterNode, ValueNode
+from minispore.ir.node import CNode, Node, ParameterNode, ValueNode, is_call_of
 from minispore.primitive import REGISTRY, Primitive, handled_by
 from minispore.symbolic import GraphBuilder, Scalar, wrap
 from minispore.tensor import Tensor
@@ -252,12 +252,8 @@ def same_value(a: Node, b: Node) -> bool:
 def is_number(node: Node, number: Any) -> bool:
     """True if a constant, or a Fill, is `number` in every element, with its sign if it is zero."""
     number = np.asarray(number).item()
-    if (
-        isinstance(node, CNode)
-        and isinstance(node.callee, Primitive)
-        and node.callee.name == "Fill"
-    ):
-        return _is(node.callee.attrs["value"], number)
+    if is_call_of(node, "Fill"):
+        return _is(node.callee.attrs["value"], number)  # type: ignore[attr-defined]
     if not isinstance(node, ValueNode):
         return False
     value = node.value
