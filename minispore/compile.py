@@ -338,26 +338,11 @@ def _jitted(function: Any, options: Options) -> Any:
 # ------------------------------------------------------------------------------- other rooms
 
 
-def _jit_of_cell(cell: Any) -> JitFunction:
+def jit_of_cell(cell: Any) -> JitFunction:
+    """What runs a Cell in GRAPH_MODE."""
     jitted = graphs_of(cell, "call", lambda: JitFunction(cell))
     jitted.options = options_of_cell(cell)
     return jitted
-
-
-def run_cell(cell: Any, args: tuple, kwargs: dict) -> Any:
-    """A Cell called in GRAPH_MODE."""
-    __tracebackhide__ = True
-    return _jit_of_cell(cell).run(args, kwargs)
-
-
-def compile_cell(cell: Any, args: tuple, kwargs: dict) -> None:
-    """``Cell.compile``: compile for arguments like these, without running."""
-    _jit_of_cell(cell).compile(*args, **kwargs)
-
-
-def explain_cell(cell: Any) -> Recompilation:
-    """``Cell.explain_recompile``."""
-    return _jit_of_cell(cell).explain_recompile()
 
 
 def _run_as_graph(function: Callable, args: tuple, kwargs: dict) -> Any:

@@ -173,14 +173,10 @@ class JitConfig:
         infer_boost: str = "off",
         **kwargs: Any,
     ):
-        self.jit_config_dict: dict[str, Any] = {
-            "jit_level": jit_level,
-            "exc_mode": exc_mode,
-            "jit_syntax_level": jit_syntax_level,
-            "debug_level": debug_level,
-            "infer_boost": infer_boost,
-            **kwargs,
-        }
+        self.jit_config_dict: dict[str, Any] = dict(
+            jit_level=jit_level, exc_mode=exc_mode, jit_syntax_level=jit_syntax_level,
+            debug_level=debug_level, infer_boost=infer_boost, **kwargs,
+        )  # fmt: skip
         self.options()  # its errors
 
     def options(self) -> Options:

@@ -58,6 +58,7 @@ class Selection:
         return (*self.inputs, *self.weights)
 
 
+@dataclass(eq=False, repr=False)
 class GradFunction:
     """The gradient of a function: called like it, returns gradients (and, if asked, its value).
 
@@ -73,26 +74,18 @@ class GradFunction:
     Two of them are equal if all that is equal.
     """
 
-    def __init__(
-        self,
-        fn: Callable,
-        positions: int | tuple | str | None,
-        weights: Weights = None,
-        *,
-        has_aux: bool = False,
-        return_ids: bool = False,
-        with_value: bool = False,
-        with_sens: bool = False,
-    ):
+    fn: Callable
+    positions: int | tuple | str | None
+    weights: Weights = None
+    has_aux: bool = False
+    return_ids: bool = False
+    with_value: bool = False
+    with_sens: bool = False
+
+    def __post_init__(self) -> None:
+        fn = self.fn
         if not callable(fn):
             raise TypeError(f"only a function or Cell has a gradient, not {type(fn).__name__}")
-        self.fn = fn
-        self.positions = positions
-        self.weights = weights
-        self.has_aux = has_aux
-        self.return_ids = return_ids
-        self.with_value = with_value
-        self.with_sens = with_sens
         self.__name__ = getattr(fn, "__name__", type(fn).__name__)
         self.__doc__ = getattr(fn, "__doc__", None)
 
@@ -375,15 +368,9 @@ def _gradient(
         raise ValueError(f"{name}: grad_position and weights must not both be None")
     checked_flags(name, **flags)
     positions = None if grad_position is None else checked_positions(name, grad_position)
-    return GradFunction(
-        fn,
-        positions,
-        checked_weights(name, weights),
-        has_aux=flags["has_aux"],
-        return_ids=flags["return_ids"],
-        with_sens=flags["sens_param"],
-        with_value=with_value,
-    )
+    has_aux, return_ids, with_sens = flags.values()
+    weights = checked_weights(name, weights)
+    return GradFunction(fn, positions, weights, has_aux, return_ids, with_value, with_sens)
 
 
 def grad(

@@ -172,14 +172,10 @@ class DirectionalDerivative:
         point = Point("jvp", self.fn, given[:n], has_aux=self.has_aux)
         pushed = iter(point.turned()(given[n:]))
         leaves, structure = flatten(point.value, api.is_part)
-        tangents = [
-            v
-            if not is_tensor(v)
-            else next(pushed)
-            if v._abstract.has_cotangent
-            else ops.zeros_like(v)
-            for v in leaves
-        ]
+        tangents = list(leaves)
+        for i, v in enumerate(leaves):
+            if is_tensor(v):
+                tangents[i] = next(pushed) if v._abstract.has_cotangent else ops.zeros_like(v)
         return (point.value, unflatten(structure, tangents), *point.aux)
 
 

@@ -20,9 +20,9 @@ import numpy as np
 
 from minispore.dims import Dim
 from minispore.frontend import exits, text
-from minispore.frontend.attributes import set_plainly
+from minispore.frontend.attributes import set_attribute, set_plainly
 from minispore.frontend.control import choose, each_text, for_each, pick, truth
-from minispore.frontend.errors import UnsupportedError
+from minispore.frontend.errors import UnsupportedError, hidden_state
 from minispore.frontend.exits import Raised, is_symbolic
 from minispore.frontend.heap import END, UNSET, Choice, Closure, Lazy
 from minispore.frontend.loops import SymbolicRange
@@ -92,8 +92,8 @@ def _number(kind: type) -> Handler:
         if len(args) == 1 and isinstance(args[0], Tensor):
             return apply(REGISTRY["TensorToScalar"].bound(kind=kind), args[0])
         if len(args) == 1 and isinstance(args[0], ScalarLike):
-            return args[0] if args[0].kind is kind else apply(
-                REGISTRY["ScalarCast"].bound(kind=kind), args[0])  # fmt: skip
+            cast = REGISTRY["ScalarCast"].bound(kind=kind)
+            return args[0] if args[0].kind is kind else apply(cast, args[0])
         for value in args:
             exits.refuse_choice(value, f"the argument of {kind.__name__}")
             if isinstance(value, Text):
@@ -152,20 +152,14 @@ def _range(ev: Evaluator, *args: Any) -> Any:
     return SymbolicRange(start, stop, step)
 
 
-@_builtin(sum)
-def _sum(ev: Evaluator, items: Any, start: Any = 0) -> Any:
-    total = start
+def _total(ev: Evaluator, function: Callable, items: Any, start: Any) -> Any:
     for item in iterate(ev, items):
-        total = ev.operate(operator.add, total, item)
-    return total
+        start = ev.operate(function, start, item)
+    return start
 
 
-@_builtin(math.prod)
-def _prod(ev: Evaluator, items: Any, *, start: Any = 1) -> Any:
-    product = start
-    for item in iterate(ev, items):
-        product = ev.operate(operator.mul, product, item)
-    return product
+_builtin(sum)(lambda ev, items, start=0: _total(ev, operator.add, items, start))
+_builtin(math.prod)(lambda ev, items, *, start=1: _total(ev, operator.mul, items, start))
 
 
 def _extreme(function: Any, is_max: bool) -> None:
@@ -248,9 +242,7 @@ def _wraps(ev: Evaluator, wrapped: Any, *_: Any, **__: Any) -> Any:
     return ev.born(functools.partial(functools.update_wrapper, wrapped=wrapped))
 
 
-@_builtin(iter)
-def _iter(ev: Evaluator, items: Any) -> Any:
-    return iterate(ev, items)
+_builtin(iter)(iterate)
 
 
 @_builtin(next)
@@ -358,7 +350,7 @@ def _isinstance(ev: Evaluator, value: Any, kind: Any) -> Any:
         kinds = kind if isinstance(kind, tuple) else (kind,)
         return any(issubclass(value.kind, k) for k in kinds)
     if isinstance(value, (Text, Raised)):
-        return _issubclass(ev, str if isinstance(value, Text) else value.kind, kind)
+        return issubclass(str if isinstance(value, Text) else value.kind, kind)
     return isinstance(value, types.FunctionType if kind is Closure else kind)
 
 
@@ -368,9 +360,7 @@ def _refuse_perhaps(ev: Evaluator, value: Any, name: str) -> None:
         raise TypeError(f"{name}: whether this is a Parameter depends on a Tensor: copy it first")
 
 
-@_builtin(issubclass)
-def _issubclass(ev: Evaluator, kind: Any, base: Any) -> Any:
-    return issubclass(kind, base)
+_builtin(issubclass)(lambda ev, kind, base: issubclass(kind, base))
 
 
 @_builtin(type)
@@ -392,10 +382,6 @@ def _getattr(ev: Evaluator, obj: Any, name: str, *default: Any) -> Any:
 
 
 @_builtin(hasattr)
-def _hasattr(ev: Evaluator, obj: Any, name: str) -> Any:
-    return _has(ev, obj, name)
-
-
 def _has(ev: Evaluator, obj: Any, name: str) -> bool:
     """Whether an attribute exists, which is guarded."""
     if ("attribute", id(obj), name) in ev.world.slots:
@@ -412,9 +398,7 @@ def _has(ev: Evaluator, obj: Any, name: str) -> bool:
     return found
 
 
-@_builtin(setattr)
-def _setattr(ev: Evaluator, obj: Any, name: str, value: Any) -> None:
-    ev.set_attribute(obj, name, value)
+_builtin(setattr)(set_attribute)
 
 
 @_builtin(super)
@@ -437,19 +421,9 @@ def _str(ev: Evaluator, value: Any = "", *rest: Any) -> Any:
     return str(value, *rest) if rest else text.str_of(ev, value)
 
 
-@_builtin(repr)
-def _repr(ev: Evaluator, value: Any) -> Any:
-    return text.repr_of(ev, value)
-
-
-@_builtin(ascii)
-def _ascii(ev: Evaluator, value: Any) -> Any:
-    return text.formatted(ev, value, ord("a"))
-
-
-@_builtin(format)
-def _format(ev: Evaluator, value: Any, spec: Any = "") -> Any:
-    return text.formatted(ev, value, -1, spec)
+_builtin(repr)(text.repr_of)
+_builtin(ascii)(lambda ev, value: text.formatted(ev, value, ord("a")))
+_builtin(format)(lambda ev, value, spec="": text.formatted(ev, value, -1, spec))
 
 
 def _print(ev: Evaluator, args: list[Any], kwargs: dict[str, Any]) -> None:
@@ -515,10 +489,7 @@ def call_container_method(ev: Evaluator, method: Any, args: list[Any], kwargs: d
     elif isinstance(obj, _KNOWN) or name.startswith("__"):
         out = method(*args, **kwargs)
     else:
-        raise UnsupportedError(
-            f"'{type(obj).__name__}.{name}' has no Python source and may have hidden state, so it "
-            "cannot be part of a compiled graph: call it outside and pass its result in"
-        )
+        raise hidden_state(f"{type(obj).__name__}.{name}")
     return ev.born(out) if isinstance(out, (list, dict, set)) else ev.readable(out, f"{name}()")
 
 

@@ -25,7 +25,7 @@ from minispore.dtype import DType
 from minispore.frontend import control, exits, fence
 from minispore.frontend.builtins import BUILTINS, call_container_method
 from minispore.frontend.capture import is_trusted
-from minispore.frontend.errors import UnsupportedError
+from minispore.frontend.errors import UnsupportedError, hidden_state
 from minispore.frontend.exits import RAISE, RETURN, Peel, Raised, Unreachable, is_symbolic
 from minispore.frontend.heap import (
     CallNode,
@@ -59,6 +59,7 @@ PURE = frozenset(
 
 # Of these, the functions only move values, and may be given run-time ones.
 _MOVES = frozenset("collections itertools functools _functools".split())
+_LISTED = (type, types.FunctionType, types.BuiltinFunctionType)  # what may be in BUILTINS
 # Mutable types whose changes are journaled.
 _UNDONE = (list, dict, set, collections.OrderedDict, collections.defaultdict)
 
@@ -78,11 +79,11 @@ def call(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) 
         return control.for_each(ev, function, lambda f: call(ev, f, args, kwargs))
     if not callable(function):
         raise TypeError(f"'{exits.type_name(function)}' object is not callable")
+    if isinstance(function, _LISTED) and function in BUILTINS:
+        return BUILTINS[function](ev, args, kwargs)
     for kind, handler in SPECIAL:
         if isinstance(function, kind):
             return handler(ev, function, args, kwargs)
-    if _is_hashable(function) and function in BUILTINS:
-        return BUILTINS[function](ev, args, kwargs)
     if hasattr(type(function), "construct"):
         return call_cell(ev, function, args, kwargs)
     method = getattr(type(function), "__call__", None)  # noqa: B004  # where it is defined matters
@@ -97,12 +98,11 @@ def _is_native(module: str) -> bool:
 
 
 def _call_partial(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    keywords = function.keywords
+    first, keywords = function.args, function.keywords
     if id(function) not in ev.births:
-        first = ev.homed(ev.outside.attribute(function, "args", function.args))
+        first = ev.homed(ev.outside.attribute(function, "args", first))
         keywords = ev.homed(ev.outside.attribute(function, "keywords", keywords))
-        return call(ev, function.func, [*first, *args], {**keywords, **kwargs})
-    return call(ev, function.func, [*function.args, *args], {**keywords, **kwargs})
+    return call(ev, function.func, [*first, *args], {**keywords, **kwargs})
 
 
 def _call_method(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -135,21 +135,11 @@ def is_op(function: Any) -> bool:
     return isinstance(inner, Primitive) or (_is_native(module) and module != "minispore.ops.carry")
 
 
-def _is_hashable(function: Any) -> bool:
-    return getattr(type(function), "__hash__", None) is not None
-
-
 def _call_function(
     ev: Evaluator, function: types.FunctionType, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
     module = function.__module__ or ""
-    if function in BUILTINS:
-        return BUILTINS[function](ev, args, kwargs)
-    if _is_native(module):
-        return native(ev, function, args, kwargs)
-    if module.split(".")[0] in PURE:
-        return native(ev, function, args, kwargs)
-    if getattr(function, "__wrapped_native__", False):
+    if _is_native(module) or module.split(".")[0] in PURE:
         return native(ev, function, args, kwargs)
     if _is_generated(function) and args and dataclasses.is_dataclass(args[0]):
         return function(*args, **kwargs)  # such as __eq__
@@ -174,10 +164,7 @@ def native(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]
         return out if is_value or is_old else _new(ev, out)
     name = getattr(function, "__qualname__", repr(function))
     if module.split(".")[0] not in PURE or module.startswith("numpy.random"):
-        raise UnsupportedError(
-            f"'{module}.{name}' has no Python source and may have hidden state, so it cannot "
-            "be part of a compiled graph: call it outside and pass its result in"
-        )
+        raise hidden_state(f"{module}.{name}")
     args, kwargs = _with_constants(args), _with_constants(kwargs)
     if module not in _MOVES and any(is_symbolic(v) for v in [*args, *kwargs.values()]):
         raise UnsupportedError(
@@ -251,15 +238,6 @@ def _made_here(ev: Evaluator, out: Any) -> Any:
             f"a {type(out).__name__} cannot be part of a compiled graph: use a list, dict or set"
         )
     return ev.born(out) if isinstance(out, (list, dict, set)) else out
-
-
-def call_builtin_method(
-    ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]
-) -> Any:
-    """A builtin function (by the table) or a method of a builtin object."""
-    if _is_hashable(function) and function in BUILTINS:
-        return BUILTINS[function](ev, args, kwargs)
-    return call_container_method(ev, function, args, kwargs)
 
 
 # ------------------------------------------------------------------------------- Python functions
@@ -427,14 +405,12 @@ def defaults(ev: Evaluator, function: Any, positional: list[str]) -> dict[str, A
     if is_trusted(function.__module__):
         return found
     code = ev.outside.constant(function)
-    seen = {}
-    for i, name in enumerate(names):
-        path = f"{code}.__defaults__[{i}]"
-        seen[name] = ev.homed(ev.outside.capture(found[name], path, False, name))
-    for name in function.__kwdefaults__ or {}:
-        path = f"{code}.__kwdefaults__[{name!r}]"
-        seen[name] = ev.homed(ev.outside.capture(found[name], path, False, name))
-    return seen
+    paths = [f"{code}.__defaults__[{i}]" for i in range(len(names))]
+    paths += [f"{code}.__kwdefaults__[{name!r}]" for name in function.__kwdefaults__ or {}]
+    return {
+        name: ev.homed(ev.outside.capture(value, path, False, name))
+        for path, (name, value) in zip(paths, found.items(), strict=True)
+    }
 
 
 # ------------------------------------------------------------------------------- classes
@@ -442,8 +418,6 @@ def defaults(ev: Evaluator, function: Any, positional: list[str]) -> dict[str, A
 
 def instantiate(ev: Evaluator, cls: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """An instance of a class: a Tensor, an exception, a Cell, or a user's object."""
-    if cls in BUILTINS:
-        return BUILTINS[cls](ev, args, kwargs)
     if issubclass(cls, BaseException):
         if is_symbolic(kwargs):
             raise UnsupportedError(
@@ -549,7 +523,7 @@ SPECIAL += [
     (types.FunctionType, _call_function),
     (Closure, call_python),
     (type, instantiate),
-    (types.BuiltinMethodType, call_builtin_method),
+    (types.BuiltinMethodType, call_container_method),
     (types.MethodWrapperType, call_container_method),
     (types.MethodDescriptorType, _call_descriptor),
     (types.WrapperDescriptorType, _call_descriptor),

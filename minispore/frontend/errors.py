@@ -25,6 +25,14 @@ class UnsupportedError(RuntimeError):
     """A construct that no graph can hold (MindSpore raises RuntimeError for these)."""
 
 
+def hidden_state(name: str) -> UnsupportedError:
+    """The error for a function or method that nothing is known of."""
+    return UnsupportedError(
+        f"'{name}' has no Python source and may have hidden state, so it cannot be part of a "
+        "compiled graph: call it outside and pass its result in"
+    )
+
+
 _deep = threading.Lock()
 _deepened: list[int] = []  # the limits before, one for each thread that needs more
 

@@ -205,6 +205,13 @@ class Scanner:
         if not self.found(text):
             self.error(f"'{text}'")
 
+    def within(self, brackets: str, read: Callable[[Scanner], Any]) -> Any:
+        """What `read` reads between two brackets."""
+        self.expect(brackets[0])
+        found = read(self)
+        self.expect(brackets[1])
+        return found
+
     def word(self, what: str) -> str:
         if self.kind != "word":
             self.error(what)
@@ -253,10 +260,7 @@ def read_attribute(scanner: Scanner) -> Any:
     if scanner.next in ("Tensor", "Tuple", "Scalar", "Token", "Stack"):
         return read_abstract(scanner)
     if scanner.found("tree"):
-        scanner.expect("(")
-        structure = _read_tree(scanner)
-        scanner.expect(")")
-        return structure
+        return scanner.within("()", _read_tree)
     if scanner.found("complex"):
         if not scanner.found("("):
             return complex
@@ -349,26 +353,25 @@ def read_abstract(scanner: Scanner) -> Abstract:
     if scanner.found("Stack"):
         return STACK
     if scanner.found("Scalar"):
-        scanner.expect("[")
-        scalar = read_abstract(scanner)
-        scanner.expect("]")
-        return scalar
+        return scanner.within("[]", read_abstract)
     if scanner.found("Tuple"):
         scanner.expect("[")
         return AbstractTuple(tuple(read_list(scanner, "]", lambda: read_abstract(scanner))))
     if scanner.found("Tensor"):
-        scanner.expect("[")
-        if scanner.next not in BY_TEXT:
-            scanner.error("a dtype: " + ", ".join(BY_TEXT))
-        dtype = BY_TEXT[scanner.take()]
-        scanner.expect(",")
-        scanner.expect("(")
-        shape = read_list(scanner, ")", lambda: read_size(scanner))
-        if any(isinstance(size, int) and size < 0 for size in shape):
-            scanner.error("sizes that are not negative")
-        scanner.expect("]")
-        return AbstractTensor(dtype, tuple(shape))
+        return scanner.within("[]", _read_tensor_type)
     scanner.error("a type")
+
+
+def _read_tensor_type(scanner: Scanner) -> Abstract:
+    if scanner.next not in BY_TEXT:
+        scanner.error("a dtype: " + ", ".join(BY_TEXT))
+    dtype = BY_TEXT[scanner.take()]
+    scanner.expect(",")
+    scanner.expect("(")
+    shape = read_list(scanner, ")", lambda: read_size(scanner))
+    if any(isinstance(size, int) and size < 0 for size in shape):
+        scanner.error("sizes that are not negative")
+    return AbstractTensor(dtype, tuple(shape))
 
 
 def read_constant(scanner: Scanner) -> tuple[Any, Abstract]:
@@ -382,10 +385,7 @@ def read_constant(scanner: Scanner) -> tuple[Any, Abstract]:
         return number, AbstractScalar(type(number))
     abstract = read_abstract(scanner)
     assert isinstance(abstract, AbstractTensor)
-    scanner.expect("(")
-    array = _read_array(scanner, abstract)
-    scanner.expect(")")
-    return array, abstract
+    return scanner.within("()", lambda _: _read_array(scanner, abstract)), abstract
 
 
 def _read_array(scanner: Scanner, abstract: AbstractTensor) -> np.ndarray:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from minispore.autodiff.tape import pause_tapes, record_custom, refuse_containers
-from minispore.compile import compile_cell, explain_cell, run_cell
+from minispore.compile import jit_of_cell
 from minispore.context import GRAPH_MODE, get_context
 from minispore.inputs import Inputs, parameters_of
 from minispore.jit_options import JitConfig
@@ -97,7 +97,7 @@ class Cell:
         if is_tracing():
             return current_handler().call(self, list(args), kwargs)
         if get_context("mode") == GRAPH_MODE:
-            return run_cell(self, args, kwargs)
+            return jit_of_cell(self).run(args, kwargs)
         for hook in tuple(self._pre_hooks.values()):
             changed = hook(self, args)
             if changed is not None:
@@ -116,11 +116,11 @@ class Cell:
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile the cell for arguments like these, without running it."""
         self._check_initialized()
-        compile_cell(self, args, kwargs)
+        jit_of_cell(self).compile(*args, **kwargs)
 
     def explain_recompile(self) -> Recompilation:
         """Why a call in GRAPH_MODE was compiled; see ``explain_recompile`` of jitted functions."""
-        return explain_cell(self)
+        return jit_of_cell(self).explain_recompile()
 
     def set_inputs(self, *inputs: Any, **kwargs: Any) -> None:
         """Describe the inputs of construct, for when the cell is compiled.
