@@ -210,13 +210,11 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
         """True: every Tensor is stored in C order."""
         return True
 
-    def contiguous(self) -> Tensor:
-        """This Tensor itself."""
-        return self
-
     def value(self) -> Tensor:
         """This Tensor itself."""
         return self
+
+    contiguous = value
 
     @property
     def data(self) -> Tensor:
@@ -359,16 +357,7 @@ def tensor(
     return Tensor(input_data, dtype, shape, init)
 
 
-def from_numpy(array: np.ndarray) -> Tensor:
-    """The same as ``Tensor.from_numpy``."""
-    return Tensor.from_numpy(array)
-
-
-def from_dlpack(source: Any) -> Tensor:
-    """The same as ``Tensor.from_dlpack``."""
-    return Tensor.from_dlpack(source)
-
-
+from_numpy, from_dlpack = Tensor.from_numpy, Tensor.from_dlpack
 hook_registrar: list[Callable[[Tensor, Callable], None]] = []  # one, set by nn/hooks.py
 
 

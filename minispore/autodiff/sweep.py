@@ -287,6 +287,19 @@ class Sweep:
 
     # ------------------------------------------------------------------------- call and Switch
 
+    def forwarded(
+        self, node: CNode, fwd: Callable[[], FuncGraph | Switch], kept: Sequence[Abstract]
+    ) -> list[ParameterNode]:
+        """Compute a call by `fwd()`, which also gives what is `kept`: the residuals that are."""
+        residuals, outputs = fresh_parameters(kept, "r"), types_of(items_of(node))
+
+        def build(inputs: list[Node]) -> tuple[list[Node], list[Node]]:
+            items = call_node(fwd(), inputs, [*outputs, *kept], node.origin)
+            return items[: len(outputs)], items[len(outputs) :]
+
+        self.forwards[node] = Forward(residuals, build)
+        return residuals
+
     def rule_of_call(self, node: CNode, douts: Cotangents) -> Cotangents:
         graph = node.callee
         assert isinstance(graph, FuncGraph)
@@ -295,15 +308,7 @@ class Sweep:
         adjoint = self.adjoints.of(graph, wrt, tuple(given))
         if not adjoint.grads:
             return [None] * len(node.inputs)
-        residuals = fresh_parameters(adjoint.residuals, "r")
-        outputs = types_of(items_of(node))
-
-        def build(inputs: list[Node]) -> tuple[list[Node], list[Node]]:
-            types = outputs + adjoint.residuals
-            items = call_node(adjoint.fwd, inputs, types, node.origin)
-            return items[: len(outputs)], items[len(outputs) :]
-
-        self.forwards[node] = Forward(residuals, build)
+        residuals = self.forwarded(node, lambda: adjoint.fwd, adjoint.residuals)
         types = [node.inputs[i].abstract for i in adjoint.grads]
         operands = [*residuals, *given.values()]
         cotangents = call_node(adjoint.bwd, operands, types, backward(node.origin))
@@ -319,15 +324,12 @@ class Sweep:
         grads = tuple(sorted({i for arm in arms for i in arm.grads}))
         if not grads:
             return [None] * len(node.inputs)
-        outputs, kept = types_of(items_of(node)), [t for arm in arms for t in arm.residuals]
-        residuals = fresh_parameters(kept, "r")
 
-        def build(inputs: list[Node]) -> tuple[list[Node], list[Node]]:
-            fwd = Switch(tuple(forward_arm(g, arms, i) for i, g in enumerate(switch.graphs)))
-            items = call_node(fwd, inputs, [*outputs, *kept], node.origin)
-            return items[: len(outputs)], items[len(outputs) :]
+        def fwd() -> Switch:
+            return Switch(tuple(forward_arm(g, arms, i) for i, g in enumerate(switch.graphs)))
 
-        self.forwards[node] = Forward(residuals, build)
+        kept = [t for arm in arms for t in arm.residuals]
+        residuals = self.forwarded(node, fwd, kept)
         types = {i: operands[i].abstract for i in grads}
         born = [i for i in grads if any(map(is_born, symbols_of(types[i])))]
         zeros = {i: zero_node(types[i], [operands[i]]) for i in born}

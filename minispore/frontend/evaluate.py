@@ -200,7 +200,7 @@ class Evaluator(GraphBuilder):
         for region in home.ancestors():
             if region.encloses(self.region):
                 return True
-            if region.kind in ("arm", "loop", "recursion"):
+            if region.is_conditional:
                 return False
         return False
 
@@ -289,7 +289,7 @@ class Evaluator(GraphBuilder):
         try:
             yield
         except Exception as error:
-            if region.kind in ("arm", "loop", "recursion"):
+            if region.is_conditional:
                 self.undecided = error
             raise
         finally:
@@ -409,8 +409,10 @@ class Evaluator(GraphBuilder):
     def statement_Expr(self, node: ast.Expr) -> None:
         self.expression(node.value)
 
-    def statement_Pass(self, node: ast.Pass) -> None:
+    def statement_Pass(self, node: ast.stmt) -> None:
         pass
+
+    statement_Global = statement_Nonlocal = statement_Pass  # source.py has read what they say
 
     def statement_Return(self, node: ast.Return) -> Exit:
         value = self.expression(node.value) if node.value else None
@@ -458,12 +460,6 @@ class Evaluator(GraphBuilder):
 
     def statement_FunctionDef(self, node: ast.FunctionDef) -> None:
         self.store_name(node.name, self.make_closure(node, node.name))
-
-    def statement_Global(self, node: ast.Global) -> None:
-        pass
-
-    def statement_Nonlocal(self, node: ast.Nonlocal) -> None:
-        pass
 
     def statement_Delete(self, node: ast.Delete) -> None:
         for target in node.targets:
@@ -689,7 +685,7 @@ class Evaluator(GraphBuilder):
         out: dict[Any, Any] = {}
         for k, v in zip(node.keys, node.values, strict=True):
             if k is None:
-                self.spread(out, self.expression(v))
+                out |= self.spread(self.expression(v))
             else:
                 key, value = self.expression(k), self.expression(v)
                 self.at(k)
@@ -710,12 +706,12 @@ class Evaluator(GraphBuilder):
         with exits.working_on({node.operand: value}):
             return self.operate(UNARY[type(node.op)], value)
 
-    def spread(self, into: dict, more: Any) -> None:
+    def spread(self, more: Any) -> dict:
         """``**more``, in a call or a display."""
         exits.refuse_choice(more, "what follows **")
         if not isinstance(more, dict):
             raise TypeError(f"'{exits.type_name(more)}' object is not a mapping")
-        into.update(more)
+        return more
 
     def operate(self, function: Callable, *operands: Any) -> Any:
         """The result of an operator."""
@@ -798,11 +794,7 @@ class Evaluator(GraphBuilder):
         for keyword in node.keywords:
             value = self.expression(keyword.value)
             self.at(node)
-            more: dict[str, Any] = {}
-            if keyword.arg is None:
-                self.spread(more, value)
-            else:
-                more[keyword.arg] = value
+            more = self.spread(value) if keyword.arg is None else {keyword.arg: value}
             for name in kwargs.keys() & more.keys():
                 raise TypeError(f"got multiple values for keyword argument '{name}'")
             kwargs |= more
@@ -927,7 +919,7 @@ class Evaluator(GraphBuilder):
 
     def is_conditional(self) -> bool:
         """True where a Tensor decides whether, or how often, what is evaluated will run."""
-        return any(r.kind in ("arm", "loop", "recursion") for r in self.region.ancestors())
+        return any(region.is_conditional for region in self.region.ancestors())
 
     def touch_new(self, obj: Any) -> None:
         """Journal a write to an object; refuse one that is older than the call."""

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 # Rooms whose explicit errors may be about the graph; what ops raise, they raise in both modes.
 _OF_THE_GRAPH = ("minispore.frontend.", "minispore.symbolic", "minispore.tree", "minispore.program")
-_CONDITIONAL = ("arm", "loop", "recursion")
 # What operations on constants raise; a TypeError may be about a value known at run time.
 _PLAIN = (LookupError, ArithmeticError, ValueError, AttributeError, StopIteration)
 
@@ -51,7 +50,7 @@ def throw(ev: Evaluator, kind: Callable, args: Sequence[Any]) -> None:
                     "constants, or handle it outside of the compiled function"
                 )
             raise Thrown(kind(*args))
-        if region.kind in _CONDITIONAL:
+        if region.is_conditional:
             return
 
 

@@ -238,6 +238,8 @@ class Region:
         self.params: list[ParameterNode] = []
         self.journal: Journal = {}
         self.outer_journals: list[Journal] = []  # of the trials that are open, outermost first
+        # A Tensor decides whether, or how often, it runs.
+        self.is_conditional = kind in ("arm", "loop", "recursion")
 
     def ancestors(self) -> Iterator[Region]:
         """This region and those around it, innermost first."""

@@ -119,7 +119,7 @@ def _same_lambda(found: list[ast.Lambda], code: types.CodeType) -> list[ast.Lamb
     return found
 
 
-def _arguments(node: ast.Lambda) -> list[str]:
+def _arguments(node: FunctionNode) -> list[str]:
     a = node.args
     last = [arg.arg for arg in (a.vararg, a.kwarg) if arg]
     return [arg.arg for arg in [*a.posonlyargs, *a.args, *a.kwonlyargs]] + last
@@ -146,9 +146,7 @@ def analyse(node: FunctionNode, file: str, name: str) -> Code:
     """Which names of a function are its own, as Python's compiler decides it."""
     nonlocal_: set[str] = set()
     global_: set[str] = set()
-    a = node.args
-    local = {arg.arg for arg in [*a.posonlyargs, *a.args, *a.kwonlyargs]}
-    local |= {arg.arg for arg in (a.vararg, a.kwarg) if arg}
+    local = set(_arguments(node))
     body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else list(node.body)
     while body:
         n = body.pop()
@@ -168,8 +166,6 @@ def analyse(node: FunctionNode, file: str, name: str) -> Code:
             local.update(w.target.id for w in ast.walk(n) if isinstance(w, ast.NamedExpr))
             continue
         elif isinstance(n, ast.ExceptHandler) and n.name:
-            local.add(n.name)
-        elif isinstance(n, (ast.MatchAs, ast.MatchStar)) and n.name:
             local.add(n.name)
         body.extend(ast.iter_child_nodes(n))
     return Code(

@@ -268,24 +268,23 @@ class _Parser:
     def callee(self) -> Callable[[dict], Callee]:
         """Reads a callee; what comes back makes it when the attributes are known."""
         scanner = self.scanner
-        if scanner.found("call"):
-            graph = self.graph_reference()
-            return lambda _: graph
-        if scanner.found("Switch"):
-            scanner.expect("[")
-            switch = Switch(tuple(read_list(scanner, "]", self.graph_reference)))
-            return lambda _: switch
-        if scanner.found("While"):
-            loop = self.loop()
-            return lambda _: loop
-        if scanner.found("Grad"):
-            grad = self.grad()
-            return lambda _: grad
+        kinds: dict[str, Callable[[], Callee]] = {
+            "call": self.graph_reference, "Switch": self.switch, "While": self.loop,
+            "Grad": self.grad,
+        }  # fmt: skip
+        for kind, read in kinds.items():
+            if scanner.found(kind):
+                callee = read()
+                return lambda _: callee
         name = scanner.next
         if scanner.kind != "word" or name not in self.primitives:
             scanner.error("a primitive, 'call', 'Switch', 'While' or 'Grad'")
         scanner.take()
         return lambda attributes: self.primitives[name].bound(**attributes)
+
+    def switch(self) -> Switch:
+        self.scanner.expect("[")
+        return Switch(tuple(read_list(self.scanner, "]", self.graph_reference)))
 
     def loop(self) -> While:
         cond = self.option("[cond", self.graph_reference)
