@@ -176,24 +176,13 @@ def compile_call(
 
 
 def _compile(
-    ev: Evaluator,
-    function: Callable,
-    args: tuple,
-    kwargs: dict,
-    options: Options,
-    axes: Axes,
+    ev: Evaluator, function: Callable, args: tuple, kwargs: dict, options: Options, axes: Axes,
     decisions: Decisions,
-) -> Compiled:
+) -> Compiled:  # fmt: skip
     start = perf_counter()
-    leaves, structure = flatten((args, kwargs), is_variable)
-    n_args = len({id(t) for t in leaves})
     with handled_by(ev), deciding(decisions):
         names = _argument_names(function, args, kwargs)
-        shadows = [
-            ev.outside.argument(t, n, decisions, axes.get(id(t), ()))
-            for t, n in zip(leaves, names, strict=True)
-        ]
-        seen_args, seen_kwargs = _as_seen(ev, unflatten(structure, shadows))
+        (seen_args, seen_kwargs), n_args = _arguments(ev, names, (args, kwargs), axes, decisions)
         try:
             value = ev.call(function, list(seen_args), seen_kwargs)
         except NeedConstant as error:
@@ -221,6 +210,19 @@ def _compile(
         history + more, runs, guarded.function(), guarded, result.structure, result.places,
         ev.commits.targets, result.writes, list(ev.outside.tensors), graph_function,
     )  # fmt: skip
+
+
+def _arguments(
+    ev: Evaluator, names: list[str], given: tuple[tuple, dict], axes: Axes, decisions: Decisions
+) -> tuple[tuple[tuple, dict], int]:
+    """The arguments as the evaluated program sees them, and how many inputs of the graph."""
+    leaves, structure = flatten(given, is_variable)
+    shadows = [
+        ev.outside.argument(t, n, decisions, axes.get(id(t), ()))
+        for t, n in zip(leaves, names, strict=True)
+    ]
+    n_args = len(ev.outside.tensors)
+    return _as_seen(ev, unflatten(structure, shadows)), n_args
 
 
 def _argument_names(function: Callable, args: tuple, kwargs: dict) -> list[str]:

@@ -164,6 +164,16 @@ def _cast(x: Any, dtype: DType) -> Any:
     return ops.identity(x) if x.dtype is dtype else ops.cast(x, dtype)
 
 
+def _casting(dtype: DType) -> Any:
+    """A method that casts to a dtype."""
+
+    def method(self: Any) -> Any:
+        return _cast(self, dtype)
+
+    method.__doc__ = f"Cast to {dtype}."
+    return method
+
+
 class ElementMethods(TensorLike):
     """Methods that work element by element."""
 
@@ -220,33 +230,9 @@ class ElementMethods(TensorLike):
         """This Tensor cast to the dtype of `other`."""
         return _cast(self, other.dtype)
 
-    def int(self) -> Any:
-        """Cast to Int32."""
-        return _cast(self, dt.int32)
-
-    def long(self) -> Any:
-        """Cast to Int64."""
-        return _cast(self, dt.int64)
-
-    def half(self) -> Any:
-        """Cast to Float16."""
-        return _cast(self, dt.float16)
-
-    def float(self) -> Any:
-        """Cast to Float32."""
-        return _cast(self, dt.float32)
-
-    def bool(self) -> Any:
-        """Cast to Bool."""
-        return _cast(self, dt.bool_)
-
-    def short(self) -> Any:
-        """Cast to Int16."""
-        return _cast(self, dt.int16)
-
-    def double(self) -> Any:
-        """Cast to Float64."""
-        return _cast(self, dt.float64)
+    short, int, long = map(_casting, (dt.int16, dt.int32, dt.int64))
+    half, float, double = map(_casting, (dt.float16, dt.float32, dt.float64))
+    bool = _casting(dt.bool_)
 
     def new_zeros(self, size: Any, *, dtype: DType | None = None) -> Any:
         """Zeros of the shape `size` and of this dtype, unless another is given."""

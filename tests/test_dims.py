@@ -14,7 +14,7 @@ from op_table import ROWS
 import minispore as ms
 from minispore import Parameter, Tensor, nn, ops
 from minispore.abstract import AbstractTensor, broadcast_shapes
-from minispore.compile import JitFunction, _jit_of_cell
+from minispore.compile import JitFunction, jit_of_cell
 from minispore.dims import (
     Agreed,
     Decisions,
@@ -222,7 +222,7 @@ def test_set_inputs():
                 net(*given)
         assert_same(copy.deepcopy(net)(floats(6, 2))[1], (6, 2))
     net(floats(4, 3))  # PyNative mode does not look
-    assert _jit_of_cell(net).compile_count == 1
+    assert jit_of_cell(net).compile_count == 1
 
 
 def test_set_inputs_by_name_and_of_constants():
@@ -266,7 +266,7 @@ def test_set_inputs_of_any_number_of_inputs():
         with pytest.raises(ValueError, match=r"input 'inputs\[1\]' is described with shape"):
             net(x, floats(3), z=z)
     for cell in (net, step):
-        assert _jit_of_cell(cell).compile_count == 1
+        assert jit_of_cell(cell).compile_count == 1
 
 
 def test_inputs_in_containers_and_a_jitted_construct():

@@ -320,12 +320,14 @@ def _cotangent_of(output: Tensor, given: Any) -> Tensor:
 
 
 def checked_flags(name: str, **flags: Any) -> None:
+    """TypeError for a flag that is no bool; `name` is whose."""
     for flag, value in flags.items():
         if not isinstance(value, bool):
             raise TypeError(f"{name}: {flag} must be a bool, not {type(value).__name__}")
 
 
 def checked_positions(name: str, positions: Any) -> int | tuple[int, ...]:
+    """Positions as given, if they are one or several different ones; else TypeError, ValueError."""
     if isinstance(positions, int):
         numbers: tuple = (positions,)
     elif isinstance(positions, tuple) and all(isinstance(p, int) for p in positions):
@@ -344,6 +346,7 @@ def checked_positions(name: str, positions: Any) -> int | tuple[int, ...]:
 
 
 def checked_weights(name: str, weights: Any) -> Weights:
+    """None, a Parameter, or a tuple of several; TypeError for anything else."""
     if weights is None or isinstance(weights, Parameter):
         return weights
     if not isinstance(weights, (tuple, list)):

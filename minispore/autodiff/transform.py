@@ -374,17 +374,9 @@ def callees_first(graph: FuncGraph) -> list[FuncGraph]:
 
 def reaching_grad(graphs: list[FuncGraph]) -> set[FuncGraph]:
     """Those of the graphs that contain a Grad node or refer to one that does."""
-    found = {
-        g
-        for g in graphs
-        if any(isinstance(n, CNode) and isinstance(n.callee, Grad) for n in g.nodes())
-    }
-    uses = {g: g.callees(with_bprop=True) for g in graphs}
-    before = -1
-    while len(found) > before:
-        before = len(found)
-        found |= {g for g in graphs if any(h in found for h in uses[g])}
-    return found
+    calls = {g: (n.callee for n in g.nodes() if isinstance(n, CNode)) for g in graphs}
+    own = {g for g, callees in calls.items() if any(isinstance(c, Grad) for c in callees)}
+    return {g for g in graphs if not own.isdisjoint(g.graphs(with_bprop=True))}
 
 
 register_grad_expander(lambda graph, sizes: expand_grad(copy_graphs(graph, sizes)))

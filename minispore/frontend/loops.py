@@ -152,16 +152,7 @@ def run_loop(
         if condition is False:
             return loop.end(ev)
         if isinstance(condition, Node):
-            try:
-                with Trial(ev.region) as trial:  # effects in its condition come before the loop
-                    end = _LoopBuilder(ev, loop, peeled).run()
-                    trial.kept = True
-                return end()
-            except Peel as why:
-                if peeled:
-                    ev.frame.where = loop.origin.where or ev.frame.where
-                    raise _refusal(why) from None
-                return _peel(ev, loop, count)
+            return _keep(ev, loop, count, peeled)
         if _is_worth_keeping(ev, loop, count, left, len(ev.home) > nodes):
             try:
                 with Trial(ev.region) as trial, ev.keeping_loop():
@@ -178,6 +169,20 @@ def run_loop(
         count += 1
         if not exit.may <= {GO_ON, CONTINUE}:
             return after(ev, exit, partial(run_loop, ev, loop, count, peeled, True))
+
+
+def _keep(ev: Evaluator, loop: Loop, count: int, peeled: bool) -> Exit:
+    """Run a loop of which a Tensor decides the next iteration: as a While, or after peeling one."""
+    try:
+        with Trial(ev.region) as trial:  # effects in its condition come before the loop
+            end = _LoopBuilder(ev, loop, peeled).run()
+            trial.kept = True
+        return end()
+    except Peel as why:
+        if peeled:
+            ev.frame.where = loop.origin.where or ev.frame.where
+            raise _refusal(why) from None
+        return _peel(ev, loop, count)
 
 
 def _is_worth_keeping(ev: Evaluator, loop: Loop, count: int, left: bool, computes: bool) -> bool:
