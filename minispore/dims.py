@@ -519,17 +519,14 @@ def _operator(name: str) -> tuple[Callable, Callable]:
     ring = _RING.get(name)
     plain = divmod if name == "divmod" else getattr(operator, f"__{name}__")
 
-    def method(a: Any, b: Any, size: Dim, other: Any) -> Any:
+    def method(a: Any, b: Any, other: Any) -> Any:
         if isinstance(other, (*_WHOLE, Dim)) and ring is not None:
             return ring(a, b)
         if isinstance(other, (int, float, ScalarLike)):
             return plain(as_number(a), as_number(b))
         return NotImplemented
 
-    return (
-        lambda self, other: method(self, other, self, other),
-        lambda self, other: method(other, self, self, other),
-    )
+    return (lambda self, x: method(self, x, x)), (lambda self, x: method(x, self, x))
 
 
 for _name in (*_RING, *_OTHERS):

@@ -52,7 +52,7 @@ IR = tuple(
     f"ir/{m}.py" for m in "__init__ node text literal verify interp compare finite values".split()
 )  # without its drawings
 OUTSIDE = (  # rooms without a budget: built on top of the spine
-    "nn/", "dataset/", "train/", "parallel/", "report.py", "aliases.py", "cli.py",
+    "nn/", "dataset/", "train/", "parallel/", "report.py", "stepper.py", "aliases.py", "cli.py",
     "book_command.py", "cache_command.py", "draw_command.py", "__main__.py", "__init__.py",
     "random.py", "files.py", "initializer.py", "composite.py",
 )  # fmt: skip

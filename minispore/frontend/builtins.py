@@ -135,8 +135,7 @@ def _mutable(ev: Evaluator, value: Any, dynamic_len: bool = False) -> Any:
 @_builtin(len)
 def _len(ev: Evaluator, value: Any) -> Any:
     exits.refuse_choice(value, "the argument of len")
-    method = getattr(type(value), "__len__", None)
-    if isinstance(method, types.FunctionType) and not isinstance(value, Tensor):
+    if method := exits.python_method(value, "__len__"):
         return ev.call(method, [value], {})
     return value.shape[0] if isinstance(value, Tensor) and value.shape else len(value)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import operator
-import types
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ from minispore.frontend.exits import (
     constant_or_number,
     is_symbolic,
     is_text_choice,
+    python_method,
     refuse_choice,
     refuse_size,
 )
@@ -177,12 +177,12 @@ def is_same(ev: Evaluator, a: Any, b: Any) -> Any:
         return _pick_truth(ev, a, lambda o: is_same(ev, o, b))
     if isinstance(b, Choice):
         return is_same(ev, b, a)
-    if isinstance(a, Tensor) and isinstance(b, Tensor) and a is not b:
-        if id(a) in ev.aliased or id(b) in ev.aliased:
-            raise TypeError(
-                "whether these are the same Tensor is known only when the graph runs: keep a flag "
-                "that tells"
-            )
+    two = isinstance(a, Tensor) and isinstance(b, Tensor) and a is not b
+    if two and (id(a) in ev.aliased or id(b) in ev.aliased):
+        raise TypeError(
+            "whether these are the same Tensor is known only when the graph runs: keep a flag that "
+            "tells"
+        )
     return a is b
 
 
@@ -247,8 +247,7 @@ def contains(ev: Evaluator, container: Any, item: Any) -> Any:
     if isinstance(container, Tensor):
         found = ops.equal(container, item).any()
         return apply(REGISTRY["TensorToScalar"].bound(kind=bool), found)
-    method = getattr(type(container), "__contains__", None)
-    if isinstance(method, types.FunctionType):
+    if method := python_method(container, "__contains__"):
         return as_value(truth(ev, ev.call(method, [container, item], {})))
     plain = isinstance(container, (bytes, range, dict, set)) and not is_symbolic(item)
     if plain or (isinstance(container, str) and not isinstance(item, Text)):

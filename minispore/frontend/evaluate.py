@@ -452,9 +452,9 @@ class Evaluator(GraphBuilder):
         if isinstance(old, (list, dict, set)):
             self.check_writable(old)
             self.region.touch(old)
-        if isinstance(old, list) and isinstance(node.op, ast.Add):
-            if not hasattr(type(right), "__radd__"):  # as a Tensor has: it makes the sum
-                right = self.iterate(right)
+        extends = isinstance(old, list) and isinstance(node.op, ast.Add)
+        if extends and not hasattr(type(right), "__radd__"):  # as a Tensor has: it makes the sum
+            right = self.iterate(right)
         with exits.working_on({node.target: old, node.value: right}):
             store(self.operate(INPLACE[type(node.op)], old, right))
 

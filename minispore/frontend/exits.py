@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -115,6 +116,12 @@ def is_text_choice(value: Any) -> bool:
     return isinstance(value, Choice) and all(
         isinstance(o, (str, Text)) or is_text_choice(o) for o in value.options
     )
+
+
+def python_method(value: Any, name: str) -> types.FunctionType | None:
+    """A special method of an object, if Python source defines it; None for a Tensor's."""
+    method = None if isinstance(value, Tensor) else getattr(type(value), name, None)
+    return method if isinstance(method, types.FunctionType) else None
 
 
 def type_name(value: Any) -> str:

@@ -209,10 +209,7 @@ def write_slots(obj: Heap, slots: dict[Any, Any]) -> None:
         obj[:] = slots.values()
     elif isinstance(obj, Tensor):
         obj._node = slots["value"]
-    elif isinstance(obj, dict):
-        obj.clear()
-        obj.update(slots)
-    elif isinstance(obj, set):
+    elif isinstance(obj, (dict, set)):
         obj.clear()
         obj.update(slots)
     else:

@@ -216,18 +216,18 @@ def after(ev: Evaluator, exit: Exit, go: Arm) -> Exit:
     if exit.may <= {GO_ON, CONTINUE}:
         return go()
     if not exit.may & {GO_ON, CONTINUE}:
-        return _end_break(ev, exit)
+        return _end_break(exit)
     left = exit.without(GO_ON, CONTINUE)
-    return branch(ev, _runs_on(ev, exit), [go, lambda: _end_break(ev, left)])
+    return branch(ev, _runs_on(exit), [go, lambda: _end_break(left)])
 
 
-def _runs_on(ev: Evaluator, exit: Exit) -> Node:
+def _runs_on(exit: Exit) -> Node:
     """The condition that the loop goes on after an iteration with this exit."""
     picks = [code in (GO_ON, CONTINUE) for code in range(5)]
     return scalar_op("ScalarPick", exit.code, *picks).node
 
 
-def _end_break(ev: Evaluator, exit: Exit) -> Exit:
+def _end_break(exit: Exit) -> Exit:
     """An exit seen from outside the loop: break is over."""
     if BREAK not in exit.may:
         return exit
@@ -349,7 +349,7 @@ class _LoopBuilder:
         if exit.may <= {GO_ON, CONTINUE}:
             return again()
         left = exit.without(GO_ON, CONTINUE)
-        return branch(self.ev, _runs_on(self.ev, exit), [again, lambda: left])
+        return branch(self.ev, _runs_on(exit), [again, lambda: left])
 
     def leaves(self, exit: Exit) -> bool:
         """Carry an exit code, and the result, if the body can leave; True if that is new."""
@@ -398,9 +398,9 @@ class _LoopBuilder:
             return end()
         broken = Exit(next(iter(may)) if len(may) == 1 else code, value, may)
         if isinstance(owner.condition, ValueNode) or self.endless(owner):
-            return _end_break(ev, broken)
+            return _end_break(broken)
         assert isinstance(ended, Node)
-        return branch(ev, ended, [end, lambda: _end_break(ev, broken)])
+        return branch(ev, ended, [end, lambda: _end_break(broken)])
 
     def endless(self, owner: WhileNode) -> bool:
         """True for ``while True``: it ends by break or return only."""

@@ -19,6 +19,7 @@ from minispore.frontend.exits import (
     Unreachable,
     constant_or_number,
     is_text_choice,
+    python_method,
     refuse_choice,
 )
 from minispore.frontend.heap import END, Choice, Lazy
@@ -41,8 +42,7 @@ def get_item(ev: Evaluator, obj: Any, index: Any) -> Any:
     refuse_choice(index, "an index")
     if isinstance(index, Dim) and not isinstance(obj, Tensor):
         index = constant_or_number(index)
-    method = getattr(type(obj), "__getitem__", None)
-    if isinstance(method, types.FunctionType) and not isinstance(obj, Tensor):
+    if method := python_method(obj, "__getitem__"):
         return ev.call(method, [obj, index], {})
     if isinstance(obj, (list, tuple, dict)) and _varies(obj, index):
         return _pick_item(ev, obj, index)
@@ -61,12 +61,11 @@ def set_item(ev: Evaluator, obj: Any, index: Any, value: Any) -> None:
     refuse_choice(index, "an index")
     if isinstance(index, Dim) and not isinstance(obj, Tensor):
         index = constant_or_number(index)
-    method = getattr(type(obj), "__setitem__", None)
     if isinstance(obj, Tensor):
         obj[index] = value
-    elif isinstance(method, types.FunctionType):
+    elif method := python_method(obj, "__setitem__"):
         ev.call(method, [obj, index, value], {})
-    elif method is not None and not isinstance(obj, (list, dict)):
+    elif hasattr(type(obj), "__setitem__") and not isinstance(obj, (list, dict)):
         ev.check_writable(obj)
         raise UnsupportedError(
             f"the items of a {type(obj).__name__} cannot be written in a compiled graph: "
@@ -152,13 +151,12 @@ def iterate(ev: Evaluator, value: Any) -> Lazy:
         raise NeedConstant(
             "the length of a range that depends on a Tensor", "loop over it with a for statement"
         )
-    method = getattr(type(value), "__iter__", None)
-    own = isinstance(method, types.FunctionType) and not isinstance(value, Tensor)
-    if isinstance(value, types.GeneratorType) or (own and hasattr(type(value), "__next__")):
+    method = python_method(value, "__iter__")
+    if isinstance(value, types.GeneratorType) or (method and hasattr(type(value), "__next__")):
         raise UnsupportedError(
             "a generator or iterator of one's own cannot be part of a compiled graph: use a list"
         )
-    if own:
+    if method:
         return iterate(ev, ev.call(method, [value], {}))
     live = isinstance(value, (list, Tensor, range))  # a list may grow while it is iterated over
     items = value if live and iter(value) else tuple(value)
