@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from minispore.frontend import control
 from minispore.frontend.capture import is_trusted
 from minispore.frontend.errors import UnsupportedError
-from minispore.frontend.exits import Raised, is_symbolic, refuse_choice
+from minispore.frontend.exits import Raised, is_symbolic, python_method, refuse_choice
 from minispore.frontend.heap import Choice, Closure
 from minispore.parameter import Parameter
 from minispore.primitive import REGISTRY, ScalarLike, apply
@@ -56,8 +56,13 @@ def _has_own_text(value: Any) -> bool:
         return any(map(_has_own_text, value))
     if isinstance(value, Parameter):  # its name and flags, not its value
         return True
-    methods = [getattr(type(value), n) for n in ("__str__", "__repr__", "__format__")]
-    return any(isinstance(m, types.FunctionType) and not is_trusted(m.__module__) for m in methods)
+    return any(_own_method(value, name) for name in ("__str__", "__repr__", "__format__"))
+
+
+def _own_method(value: Any, name: str) -> types.FunctionType | None:
+    """The method that says how an object of a user's class is printed."""
+    method = python_method(value, name)
+    return None if method is None or is_trusted(method.__module__) else method
 
 
 def operate_on_text(function: Callable, left: Any, right: Any) -> Any:
@@ -86,10 +91,8 @@ def formatted(ev: Evaluator, value: Any, conversion: int = -1, spec: Any = "") -
         return control.for_each(ev, value, lambda v: formatted(ev, v, conversion, spec))
     if _is_leaf(value):
         return Text((Formatted(value, conversion, spec),))
-    method = getattr(type(value), "__format__", None)
-    if conversion < 0 and isinstance(method, types.FunctionType):
-        if not is_trusted(method.__module__):
-            return ev.call(method, [value, spec], {})
+    if conversion < 0 and (method := _own_method(value, "__format__")):
+        return ev.call(method, [value, spec], {})
     if conversion in (ord("r"), ord("a")):
         value = repr_of(ev, value)
         if conversion == ord("a") and isinstance(value, str):
@@ -121,10 +124,10 @@ def str_of(ev: Evaluator, value: Any) -> Any:
                 "compiled graph: print its arguments"
             )
         return str_of(ev, value.args[0] if len(value.args) == 1 else value.args or "")
-    method = getattr(type(value), "__str__", None)
-    if isinstance(method, types.FunctionType) and not is_trusted(method.__module__):
+    if method := _own_method(value, "__str__"):
         return ev.call(method, [value], {})
-    return repr_of(ev, value) if method is object.__str__ else _native(ev, str, value)
+    is_repr = type(value).__str__ is object.__str__
+    return repr_of(ev, value) if is_repr else _native(ev, str, value)
 
 
 def repr_of(ev: Evaluator, value: Any) -> Any:
@@ -139,8 +142,7 @@ def repr_of(ev: Evaluator, value: Any) -> Any:
         return _listed(ev, f"{value.kind.__name__}(", value.args, ")")
     if isinstance(value, Parameter):
         return _native(ev, repr, value)
-    method = getattr(type(value), "__repr__", None)
-    if isinstance(method, types.FunctionType) and not is_trusted(method.__module__):
+    if method := _own_method(value, "__repr__"):
         fields = _generated(value, method)
         return ev.call(method, [value], {}) if fields is None else _of_fields(ev, value, fields)
     if type(value) is list:

@@ -1,4 +1,4 @@
-"""Loops as functions: WhileLoop, ForiLoop, Scan.
+"""Control flow as functions: WhileLoop, ForiLoop, Scan, and cond.
 
 They are Python's loops, written out.  PyNative mode runs them as they are; in a compiled function
 the front end evaluates their source like the user's own, so that a loop becomes a While where a

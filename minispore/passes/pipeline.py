@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from minispore.ir.interp import debugging
@@ -201,9 +202,7 @@ def default_pipeline(fastmath: bool = False) -> Pipeline:
     def rules(name: str, description: str, table: tuple[NodeRule, ...]) -> Pass:
         return replace(rule_pass(name, description, table), is_users=False)
 
-    def step(name: str, description: str, run: Callable[[FuncGraph, Log], FuncGraph]) -> Pass:
-        return Pass(name, description, run, is_users=False)
-
+    step = partial(Pass, is_users=False)
     simplify = (
         rules("switch_simplify", "control flow whose way is known is gone", SWITCH_RULES),
         rules("tuple_transform", "tuples that are taken apart again are gone", TUPLE_RULES),
@@ -222,14 +221,10 @@ def default_pipeline(fastmath: bool = False) -> Pipeline:
     return Pipeline((opt_a, Pipeline((late, *simplify), name="opt_b")), 1, "default")
 
 
-BEFORE_GRAD = Pipeline(
-    (
-        Pass("combine_like_graphs", "equal functions and layers are one graph",
-             combine_like_graphs, is_users=False),
-    ),
-    1,
-    "before grad",
-)  # fmt: skip
+_COMBINE = Pass(
+    "combine_like_graphs", "equal functions and layers are one graph", combine_like_graphs, False
+)
+BEFORE_GRAD = Pipeline((_COMBINE,), 1, "before grad")
 
 
 def pipeline_of(passes: Any) -> Pipeline:
