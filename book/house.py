@@ -21,7 +21,8 @@ ROOMS = {
     ),
     "tape": ("autodiff.tape",),
     "passes": ("passes",),
-    "J": ("autodiff.transform", "autodiff.sweep", "autodiff.loops", "autodiff.nodes"),
+    "J": ("autodiff.transform", "autodiff.sink", "autodiff.sweep", "autodiff.loops",
+          "autodiff.nodes"),
     "frontend": ("frontend",),
     "engine": ("engine",),
     "compile": (

@@ -624,4 +624,5 @@ SCALARS["ScalarCast"] = [
 STRUCTURAL = {
     "MakeTuple", "TupleGetItem", "DimSize", "DimValue", "Push", "Pop", "StackAdd", "StackToTensor",
     "TensorToStack", "ScalarToTensor", "TensorToScalar", "Print", "Check", "Attempt", "Depend",
+    "Known",
 }

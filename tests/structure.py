@@ -23,7 +23,7 @@ LAYERS = (
     ("tensor", "tensor_methods", "tensor_text", "parameter", "symbolic", "initializer",
      "autodiff.tape", "inputs", "mutable"),
     ("passes",),
-    ("autodiff.transform", "autodiff.sweep", "autodiff.loops", "autodiff.nodes"),
+    ("autodiff.transform", "autodiff.sweep", "autodiff.loops", "autodiff.nodes", "autodiff.sink"),
     ("frontend",),
     ("engine",),
     ("jit_options", "graph_function", "program", "recompile", "compile", "decorators", "composite",

@@ -761,6 +761,35 @@ def _():
             assert_same(run(x), Tensor(expected))
 
 
+@row("The gradient of `u = x / y` at `y = 0`, where the arm that returns `u` is not taken")
+def _():
+    def plain(x, y, c):
+        u = x / y
+        return u if c > 0 else x * 2
+
+    def of_an_if(x, y, c):
+        u = x / y if c < 1 else x
+        return u if c > 0 else x * 2
+
+    def of_a_loop(x, y, c):
+        u, i = x, c + 1
+        while i > 0:
+            u, i = u / y, i - 1
+        return u if c > 0 else x * 2
+
+    def arm_of_a_loop(x, y, c):
+        u, a, i = x / y, x * 2, c + 2
+        while i > 0:
+            a, i = (a + u if i > 5 else a), i - 1
+        return a
+
+    for f in (plain, of_an_if, of_a_loop, arm_of_a_loop):
+        eager, compiled = both(lambda *args, f=f: ms.grad(f)(*args))
+        args = Tensor(3.0), Tensor(0.0), Tensor(0.0)
+        assert_same(eager(*args), Tensor(2.0))
+        assert_same(compiled(*args), Tensor(2.0 if f is plain else NAN))
+
+
 @row("A gradient through a cast to integers")
 def _():
     for gradient in both(ms.grad(lambda x: x.astype(ms.int32) * 2.5 + x)):

@@ -59,10 +59,10 @@ OUTSIDE = (  # rooms without a budget: built on top of the spine
 BUDGETS = {
     # Typed code at 100 columns, and a front end that holds all of control flow: what was measured
     # when it was complete, with little room to grow.
-    "spine": 13250,
+    "spine": 13450,
     "of it, frontend": 5900,
     "drawings": 1400,
-    "ops": 3620,
+    "ops": 3640,
     "rule tables": 1500,
     "kernels": 2500,
     "other engine": 2150,

@@ -52,6 +52,7 @@ from minispore.ir.node import (
     toposort,
     tuple_item,
 )
+from minispore.ops.structural import Known
 from minispore.primitive import Primitive, handled_by
 from minispore.symbolic import GraphBuilder, wrap
 from minispore.tree import NeedConstant
@@ -98,20 +99,23 @@ def rule_of_primitive(graph: Sequence[Node], node: CNode, douts: Cotangents) -> 
 
     `graph` are all nodes of the graph: some may tell a size that is born when it runs.
     """
-    assert isinstance(node.callee, Primitive)
+    prim = node.callee
+    assert isinstance(prim, Primitive)
     builder = GraphBuilder(backward(node.origin), sized=graph)
-    own = len(node.inputs) - len(node.callee.needs)
+    own = len(node.inputs) - len(prim.needs)
+    if isinstance(prim, Known):
+        prim, own = prim.op, own - 1
     with handled_by(builder):
         seen = [None if d is None else wrap(d) for d in douts]
         cotangents = vjp_of(
-            node.callee,  # type: ignore[arg-type]
+            prim,  # type: ignore[arg-type]
             tuple(map(wrap, node.inputs[:own])),
             wrap(node),
             tuple(seen) if isinstance(node.abstract, AbstractTuple) else seen[0],
             lambda bprop, arguments: call_rule(builder, bprop, arguments),
         )
         found = [None if c is None else builder.node_of(c) for c in cotangents]
-    return found + [None] * len(node.callee.needs)
+    return found + [None] * (len(node.inputs) - own)
 
 
 def rule_of_push(node: CNode, douts: Cotangents) -> Cotangents:

@@ -248,7 +248,7 @@ def pause_tapes() -> contextlib.AbstractContextManager[None]:
 
 def flowing(rule: Any, inputs: tuple[T, ...]) -> tuple[T, ...]:
     """The inputs of a call that gradients may flow to, whatever its rule says."""
-    n = {"StopGradient": 0, "Assign": 1}.get(rule.name)
+    n = {"StopGradient": 0, "Assign": 1, "Known": -1}.get(rule.name)
     return inputs[:n]
 
 

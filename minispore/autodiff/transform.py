@@ -9,7 +9,8 @@ that this reads are the residuals, and fwd is `g` that also returns them; nothin
 
     primitive   its vjp rule, run on nodes; a user's rule if one is registered
     call of f   fwd calls f.fwd, bwd calls f.bwd
-    Switch      fwd's arms return the residuals of all arms, zeros for those of the others; bwd is a
+    Switch      what has a gradient in some arms only is taken into them (sink.py).  Then fwd's
+                arms return the residuals of all arms, zeros for those of the others; bwd is a
                 Switch of the arms' bwd on the same choice
     While       fwd's loop pushes each residual of its body on a Stack and counts its turns; bwd's
                 loop pops them and counts down.  What depends on loop constants only is passed, not
@@ -46,6 +47,7 @@ from minispore.autodiff.nodes import (
     types_of,
     zero_node,
 )
+from minispore.autodiff.sink import Sink
 from minispore.autodiff.sweep import Sweep, set_evaluator
 from minispore.ir.interp import register_grad_expander
 from minispore.ir.node import (
@@ -72,6 +74,7 @@ class Adjoints:
 
     def __init__(self) -> None:
         self.known: dict[tuple, Adjoint] = {}
+        self.sink = Sink()
         self.callees: dict[FuncGraph, list[FuncGraph]] = {}
 
     def of(self, graph: FuncGraph, wrt: Places, live: Places) -> Adjoint:
@@ -90,7 +93,7 @@ class Adjoints:
 
     def plain(self, graph: FuncGraph, wrt: Places, live: Places) -> Adjoint:
         fwd, douts = fwd_of(graph), douts_of(graph, live)
-        sweep = Sweep(self, graph, wrt, live, fwd.parameters, douts)
+        sweep = Sweep(self, self.sink(graph, live), wrt, live, fwd.parameters, douts)
         residuals = [p for p, _ in sweep.residuals]
         fwd.set_output(make_tuple([*sweep.results, *(value for _, value in sweep.residuals)]))
         bwd = bwd_of(graph, [*residuals, *douts], make_tuple(sweep.cotangents.values()))
@@ -102,7 +105,7 @@ class Adjoints:
         residuals, douts = ParameterNode("residuals", STACK), douts_of(graph, live)
         fwd, bwd = fwd_of(graph), bwd_of(graph, [residuals, *douts])
         self.known[key] = Adjoint(fwd, bwd, (STACK,), wrt)
-        sweep = Sweep(self, graph, wrt, live, fwd.parameters, douts)
+        sweep = Sweep(self, self.sink(graph, live), wrt, live, fwd.parameters, douts)
         stack: Node = zero_node(STACK)
         for _, value in sweep.residuals:
             stack = prim_node("Push", stack, value, origin=graph.origin)

@@ -85,6 +85,26 @@ class Depend(Structural):
         return dout, None
 
 
+class Known(Structural):
+    """The last operand: what the primitive `op` makes of the others, whose gradient it has.
+
+    Attributes: `op`, and its own.  J makes it and knows its rule (autodiff/sink.py); no pass before
+    J takes it for the last operand, and one after J does.
+    """
+
+    @property
+    def op(self) -> Primitive:
+        """The primitive `op` itself."""
+        attrs = {k: v for k, v in self.attrs.items() if k != "op"}
+        return REGISTRY[self.attrs["op"]].bound(**attrs)
+
+    def infer(self, *operands: Abstract) -> Abstract:
+        return operands[-1]
+
+    def eval(self, *operands: Any) -> Any:
+        return operands[-1]
+
+
 # ------------------------------------------------------------ numbers that vary at run time
 
 _INT64 = range(-(2**63), 2**63)

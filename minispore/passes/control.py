@@ -137,6 +137,11 @@ def drop_check(node: CNode) -> Node | None:
     return token if isinstance(holds, ValueNode) and bool(holds.value) else None
 
 
+def known_value(node: CNode) -> Node | None:
+    """The value of a node that was there for its gradient."""
+    return node.inputs[-1]
+
+
 def skip_loop(node: CNode) -> Node | None:
     """The first carry, where the loop is never entered."""
     loop = node.callee
@@ -273,6 +278,7 @@ SWITCH_RULES = (
     Function("pick_of_op", "op(pick(i, 1, 2)) -> pick(i, op(1), op(2))", SCALAR_OPS, pick_of_op),
     Function("known_result", "f(x, y) -> x, if f returns x", ("call", "Switch"), known_result),
     Function("drop_check", "check(True) -> nothing", ("Check",), drop_check),
+    Function("known_value", "known(x, u) -> u", ("Known",), known_value),
     Function("skip_loop", "while(False, body)(x) -> x", ("While",), skip_loop),
     Function("unroll_single_trip", "while, once -> body", ("While",), unroll_single_trip),
 )  # fmt: skip
