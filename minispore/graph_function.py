@@ -13,7 +13,7 @@ follow the residuals, too.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -75,7 +75,8 @@ class GraphFunction:
         """The graph, optimised and made executable."""
         return compile_plan(self.pipeline.run(self.graph), self.level)
 
-    def __call__(self, inputs: Sequence[Any]) -> tuple:
+    def __call__(self, inputs: Sequence[Any], as_arrays: Container[int] = ()) -> tuple:
+        """The outputs as Tensors and numbers; those `as_arrays` as arrays, if no tape looks on."""
         if tapes.active:
             return self.recorded(inputs)
         values = [v._data if isinstance(v, Tensor) else v for v in inputs]
@@ -83,7 +84,12 @@ class GraphFunction:
             found = run_checked(self.graph, values)
         else:
             found = self.plan.run(values)
-        return tuple(Tensor._wrap(v) if isinstance(v, np.ndarray) else v for v in found)
+        return tuple(
+            [
+                Tensor._wrap(v) if isinstance(v, np.ndarray) and i not in as_arrays else v
+                for i, v in enumerate(found)
+            ]
+        )
 
     def recorded(self, inputs: Sequence[Any]) -> tuple:
         """A call under tapes: an entry on the innermost; what it runs is seen by those around."""

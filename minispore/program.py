@@ -101,11 +101,19 @@ class Compiled:
     arguments: dict[str, Any] = field(default_factory=dict)
 
     @functools.cached_property
-    def taken(self) -> frozenset[int]:
-        """The places of outputs that are written to one Tensor and given to no one else."""
-        plain = [p for n, p in self.writes if p < 0 and not self.targets[n].name]
+    def taken(self) -> dict[int, int]:
+        """Outputs that are written to one Tensor and given to no one else: the Tensor's input."""
         uses = Counter([*self.places, *(p for _, p in self.writes)])
-        return frozenset(p for p in plain if uses[p] == 1)
+        return {
+            ~p: self.targets[n].cell
+            for n, p in self.writes
+            if p < 0 and not self.targets[n].name and uses[p] == 1
+        }
+
+    @functools.cached_property
+    def other_writes(self) -> list[tuple[int, int]]:
+        """The writes of all other outputs, and of inputs."""
+        return [(n, p) for n, p in self.writes if ~p not in self.taken]
 
     @property
     def stages(self) -> dict[str, FuncGraph]:
@@ -125,17 +133,17 @@ class Compiled:
         If it fails, what it wrote before that is committed.  Two threads do not write at once.
         """
         with self.lock if self.targets else contextlib.nullcontext():
+            taken = {} if tapes.active else self.taken
             try:
-                outs = self.function(inputs)
+                outs = self.function(inputs, taken)
             except Exception as error:
                 for number, value in written_before(error).items():
                     found = Tensor._wrap(value.copy()) if isinstance(value, np.ndarray) else value
                     self.targets[number].write(inputs, found)
                 raise
-            for number, place in self.writes:
-                if place in self.taken and not tapes.active:
-                    inputs[self.targets[number].cell]._take(outs[~place])
-                    continue
+            for i, cell in taken.items():
+                inputs[cell]._take_array(outs[i])
+            for number, place in self.other_writes if taken else self.writes:
                 self.targets[number].write(inputs, inputs[place] if place >= 0 else outs[~place])
         return unflatten(self.structure, [inputs[p] if p >= 0 else outs[~p] for p in self.places])
 

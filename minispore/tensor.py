@@ -145,6 +145,10 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
         """Take over the memory and key of a Tensor that no one else has."""
         self._data, self._key = value._data, value._key
 
+    def _take_array(self, data: np.ndarray) -> None:
+        """Take over an array that no one else has, as a new value."""
+        self._data, self._key = data, _new_key()
+
     @property
     def _is_unknown(self) -> bool:
         """True if there is no value yet, or one that the graph in the making must not see."""

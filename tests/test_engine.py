@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -284,3 +285,35 @@ def test_random_groups(seed: int) -> None:
     found = compile_plan(graph, "O1").run(arrays)
     for out, want in zip(found, interpret(graph, arrays), strict=True):
         np.testing.assert_allclose(out, want, rtol=1e-10, atol=1e-12)  # terms may cancel
+
+
+def test_memory_of_large_results_is_used_again_when_no_one_has_it() -> None:
+    plan = compile_plan(traced(lambda x: ops.exp(x) * 2, [np.zeros((300, 300))]), "O1")
+
+    def run(value: float) -> np.ndarray:
+        return plan.run([np.full((300, 300), value)])[0]
+
+    kept = [run(i) for i in range(5)]
+    part = run(7.0)[3:]  # a view holds all
+    seen = {run(9.0).ctypes.data for _ in range(6)}
+    assert len(seen) <= 2
+    for i, array in enumerate(kept):
+        np.testing.assert_allclose(array, np.exp(i) * 2)
+    np.testing.assert_allclose(part, np.exp(7.0) * 2)
+
+
+def test_results_of_threads_are_their_own() -> None:
+    plan = compile_plan(traced(lambda x: x + 1, [np.zeros((300, 300))]), "O1")
+    wrong = []
+
+    def work(start: int) -> None:
+        for i in range(start, start + 100):
+            (found,) = plan.run([np.full((300, 300), float(i))])
+            wrong.extend([i] * bool((found != i + 1).any()))
+
+    threads = [threading.Thread(target=work, args=(k * 1000,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

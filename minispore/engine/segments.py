@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from minispore.ir.node import CNode, Node, ParameterNode, ValueNode, is_call_of,
 from minispore.primitive import Primitive
 
 LONG_RUN = 2**16  # bytes: with more (or loops) a run lets other Python threads go on
+LARGE = 2**16  # bytes: of outputs whose memory is used again
 
 
 def split(order: Sequence[Node], output: Node) -> list[Node | Segment]:
@@ -76,6 +78,19 @@ class _Frame:
         for i, offset in enumerate(segment.offsets):
             self.slots[first + i] = base + offset
         self.run = native.bound(segment.table, len(segment.rows), self.slots, segment.is_long)
+        self.spare: dict[int, list[np.ndarray]] = {i: [] for i in segment.large}
+
+    def large(self, i: int, kind: tuple) -> np.ndarray:
+        """An array for a large output: one of the last two, if no one has it any more.
+
+        Fresh memory costs a page fault every 4 kB.
+        """
+        spare = self.spare[i]
+        for array in spare:
+            if getrefcount(array) <= 3:  # the list's, the loop's and that of the question
+                return array
+        spare[:-1] = [np.empty(*kind)]
+        return spare[0]
 
 
 @dataclass
@@ -110,8 +125,9 @@ class Segment:
         self.rows: list[_Row] = []
         self.add_rows(lowering, set(outs))
         self.lay_out(inputs, outs)
-        self.shapes = [n.abstract.shape for n in outputs]  # type: ignore[attr-defined]
-        self.dtypes = [n.abstract.dtype.numpy for n in outputs]  # type: ignore[attr-defined]
+        types = [n.abstract for n in outputs]
+        self.kinds = [(t.shape, t.dtype.numpy) for t in types]  # type: ignore[attr-defined]
+        self.large = {i for i, b in enumerate(outs) if b.size * SIZES[b.dtype] >= LARGE}
         self.frames: list[_Frame] = []
 
     @property
@@ -255,7 +271,11 @@ class Segment:
     def run(self, values: Sequence[Any]) -> list[np.ndarray]:
         """The outputs, as new arrays."""
         frame = self.frames.pop() if self.frames else _Frame(self)
-        outs = [np.empty(s, d) for s, d in zip(self.shapes, self.dtypes, strict=True)]
+        large = self.large
+        outs = [
+            frame.large(i, kind) if i in large else np.empty(*kind)
+            for i, kind in enumerate(self.kinds)
+        ]
         arrays = [*values, *outs]
         while status := frame.run(*arrays):
             if status < 0:
