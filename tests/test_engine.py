@@ -291,7 +291,7 @@ def test_memory_of_large_results_is_used_again_when_no_one_has_it() -> None:
     plan = compile_plan(traced(lambda x: ops.exp(x) * 2, [np.zeros((300, 300))]), "O1")
 
     def run(value: float) -> np.ndarray:
-        return plan.run([np.full((300, 300), value)])[0]
+        return plan.run([np.full((300, 300), float(value))])[0]
 
     kept = [run(i) for i in range(5)]
     part = run(7.0)[3:]  # a view holds all

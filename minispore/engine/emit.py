@@ -1,4 +1,4 @@
-"""A group of steps as the source of one kernel: short Python that Numba compiles.
+"""A group of steps as the source of one kernel: short Python (compiled by kernels/compiler.py).
 
     def kernel(slots, args, lo, hi, worker):
         C = args[0]

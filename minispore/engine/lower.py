@@ -579,9 +579,14 @@ def is_native(node: Node) -> bool:
 
 
 def _kind(node: Node) -> str | None:
-    """The kernels' name of a Tensor's dtype; None for what no kernel takes."""
+    """The kernels' name of a Tensor's dtype; None for what no kernel takes.
+
+    Such as sizes that vary, and the -1 of a Tensor that describes inputs and has no elements.
+    """
     abstract = node.abstract
-    if not isinstance(abstract, AbstractTensor) or any(type(n) is not int for n in abstract.shape):
+    if not isinstance(abstract, AbstractTensor):
+        return None
+    if any(type(n) is not int or n < 0 for n in abstract.shape):
         return None
     return DTYPES.get(abstract.dtype.numpy.name)
 
