@@ -407,7 +407,7 @@ class EagerHandler:
     def write(self, cell: Tensor, value: Tensor) -> None:
         """Memory and key are the cell's own: a tape in any thread tells it from `value`."""
         for tape in tapes.active:
-            tape.written(cell)
+            tape.stand_ins.written(cell)
         if tapes.active:
             cell._take(cell._held(value))
         else:

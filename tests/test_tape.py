@@ -7,7 +7,7 @@ from helpers import assert_same
 import minispore as ms
 from minispore import ops
 from minispore.abstract import AbstractTuple
-from minispore.autodiff.tape import Tape, pause_tapes, record_custom, vjp_of
+from minispore.autodiff.tape import StandIns, Tape, pause_tapes, record_custom, vjp_of
 from minispore.ir.draw import draw_tape
 from minispore.ir.picture import LOOKS
 from minispore.ops.gradient import binop_grad_common
@@ -140,16 +140,21 @@ def test_a_write_to_another_cell_changes_nothing():
     assert_same(dx, np.array([5.0, 7.0]))
 
 
-def test_guarded_cells_refuse_writes():
+def test_a_stand_in_is_written_for_its_argument():
     x = f64(2.0, 3.0)
+    own = x * 1
     with Tape() as tape:
-        tape.watch(x)
-        tape.guard([x])
+        tape.stand_ins = StandIns([(own, x)])
         y = x * 1
         y[0] = 5.0
         with pytest.raises(RuntimeError, match="written in place; copy it first"):
             x[0] = 5.0
+        own[0] = 7.0
+        with pytest.raises(RuntimeError, match="written in place; copy it first"):
+            x * 1
     assert_same(x, np.array([2.0, 3.0]))
+    tape.stand_ins.hand_back()
+    assert_same(x, np.array([7.0, 3.0]))
 
 
 def test_several_outputs():

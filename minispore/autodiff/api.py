@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minispore import ops
-from minispore.autodiff.tape import Tape
+from minispore.autodiff.tape import StandIns, Tape
 from minispore.context import GRAPH_MODE, get_context
 from minispore.ops import stop_gradient
 from minispore.parameter import Parameter
@@ -114,6 +114,7 @@ class GradFunction:
         args, kwargs, sens = self.split_sens(args, kwargs)
         selection = self.select(args, kwargs)
         tape, keys, value = taped(self.fn, args, kwargs, selection)
+        tape.stand_ins.hand_back()
         outputs = self.differentiated(value)
         seeds = [*map(ops.ones_like, outputs)]
         if self.with_sens:
@@ -243,7 +244,7 @@ def taped(
     with Tape() as tape:
         keys = [tape.watch(x) for x in inputs]
         keys += [tape.watch(w) if w.requires_grad else 0 for w in selection.weights]
-        tape.guard([x for x in given if isinstance(x, Tensor)])
+        tape.stand_ins = StandIns([*zip(inputs, selection.inputs, strict=True)])
         value = fn(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
     for leaf in flatten(value, is_tensor)[0]:
         if any(leaf is x for x in inputs):

@@ -50,6 +50,8 @@ def linearise(gradient: GradFunction, inputs: tuple) -> tuple[Any, Pull]:
     if run is not None:
         fn = lambda *args: run(gradient.fn, args, {})  # noqa: E731
     tape, keys, value = taped(fn, inputs, {}, selection)
+    if tape.stand_ins.moved:
+        tape.stand_ins.refuse()
     outputs = [saved(o) for o in gradient.differentiated(value)]  # they may be written later
 
     def pull(cotangents: Sequence[Tensor]) -> list[Tensor]:

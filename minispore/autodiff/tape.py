@@ -63,6 +63,47 @@ class Entry:
         return self.out if isinstance(self.out, tuple) else (self.out,)
 
 
+class StandIns:
+    """The arguments that a function is differentiated by, and the cells that it is given instead.
+
+    A write to such a stand-in is one to the argument, which gets the value when the function has
+    returned (``hand_back``).  Between the two its other names would show an old value: RuntimeError
+    for whoever uses them.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[Tensor, Tensor]] = ()):
+        self.pairs = list(pairs)
+        self.moved: dict[int, tuple[Tensor, Tensor]] = {}  # by id of an argument: it, its stand-in
+
+    def written(self, cell: Tensor) -> None:
+        """Called before a write to a cell."""
+        mine = [(x, own) for own, x in self.pairs if own is cell or x is cell]
+        if not mine:
+            return
+        argument, own = mine[0]
+        if own is not cell or len([x for _, x in self.pairs if x is argument]) > 1:
+            self.refuse()
+        self.moved[id(argument)] = argument, own
+
+    def read(self, tensor: Tensor) -> None:
+        """Called before a Tensor is used."""
+        if id(tensor) in self.moved:
+            self.refuse()
+
+    def refuse(self) -> None:
+        """Raise the RuntimeError."""
+        raise RuntimeError(
+            "an argument of the differentiated function is written in place; "
+            "copy it first, for example x = x * 1"
+        )
+
+    def hand_back(self) -> None:
+        """Write the arguments whose stand-ins were written."""
+        moved, self.moved = self.moved, {}
+        for argument, own in moved.values():
+            argument._write(own)
+
+
 class Tape:
     """Records what happens to the values it watches, inside a ``with`` block.
 
@@ -74,7 +115,7 @@ class Tape:
         self.entries: list[Entry] = []
         self.walks: list[range] = []
         self._live: set[int] = set()  # watched values, and what has a gradient to hand to them
-        self._guarded: tuple[Tensor, ...] = ()
+        self.stand_ins = StandIns()
         self._outside: list[Tape] = []
 
     def __enter__(self) -> Tape:
@@ -111,21 +152,12 @@ class Tape:
         """True for a watched value, and for one computed from it that has a cotangent."""
         return tensor._key in self._live
 
-    def guard(self, tensors: Sequence[Tensor]) -> None:
-        """Refuse to write these cells while the tape records (``written``)."""
-        self._guarded = tuple(tensors)
-
-    def written(self, cell: Tensor) -> None:
-        """Called before a write to a cell: RuntimeError for an argument under differentiation."""
-        if any(cell is tensor for tensor in self._guarded):
-            raise RuntimeError(
-                "an argument of the differentiated function is written in place; "
-                "copy it first, for example x = x * 1"
-            )
-
     def record(self, rule: Differentiable, inputs: tuple, out: Any) -> None:
         """Note a call, if a gradient can flow through it."""
         live = self._live
+        if self.stand_ins.moved:
+            for x in inputs:
+                self.stand_ins.read(x)
         felt = [x for x in flowing(rule, inputs) if isinstance(x, Tensor) and x._key in live]
         if not felt:
             return

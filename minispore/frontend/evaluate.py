@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from minispore.abstract import symbols_of
+from minispore.autodiff.tape import StandIns
 from minispore.dims import Dim, is_born
 from minispore.frontend import (
     attributes,
@@ -100,6 +101,7 @@ class Evaluator(GraphBuilder):
         self.world = World(self.token)
         self.outside = Outside(lambda: self.origin.where)
         self.commits = Commits(self)
+        self.stand_ins: list[StandIns] = []  # of the functions under grad, outermost first
         self.facts: list[tuple[Node, int]] = []  # (condition, the arm we are in)
         self.frames: list[Frame] = []
         self.scopes: list[str] = []
@@ -223,6 +225,8 @@ class Evaluator(GraphBuilder):
     def node_of(self, value: Any) -> Node:
         if isinstance(value, Tensor):
             self.refuse_stale(value)
+            for stand_ins in self.stand_ins:
+                stand_ins.read(value)
         return super().node_of(value)
 
     def like_parameters(self, made: Tensor, values: list[Tensor]) -> Tensor:
@@ -279,6 +283,8 @@ class Evaluator(GraphBuilder):
 
     def touch_tensor(self, cell: Tensor) -> None:
         """Journal a write to a Tensor."""
+        for stand_ins in self.stand_ins:
+            stand_ins.written(cell)
         self.written.add(id(cell))
         self.region.touch(cell)
 

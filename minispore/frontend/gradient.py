@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from minispore import ops
 from minispore.abstract import STACK, AbstractScalar
 from minispore.autodiff.nodes import backward, items_of, zero_node
+from minispore.autodiff.tape import StandIns
 from minispore.autodiff.transform import J
 from minispore.frontend.exits import chain_of, refuse_choice
 from minispore.frontend.heap import Choice, Conflict, GradNode, OutNode, Region, WhileNode, World
@@ -62,7 +63,10 @@ class UnderGrad:
         outs: the nodes of what is differentiated of it.
     """
 
-    def __init__(self, ev: Evaluator, function: Any, gradient: Any, args: tuple, kwargs: dict):
+    def __init__(
+        self, ev: Evaluator, function: Any, gradient: Any, args: tuple, kwargs: dict,
+        writes: bool = True,
+    ):  # fmt: skip
         self.ev, self.gradient = ev, gradient
         self.selection = gradient.select(args, kwargs)
         weights = [_seen(ev, w) for w in self.selection.weights]
@@ -80,10 +84,17 @@ class UnderGrad:
                 self.params.append(self.parameter(given[i], f"x{i}"))
                 given[i] = ev.born(Tensor._of_node(self.params[-1] or given[i]._node))
             before = self.enter_weights(weights)
-            nodes = [getattr(v, "_node", None) for v in given]
             keywords = dict(zip(kwargs, given[len(args) :], strict=True))
-            self.value = ev.call(function, given[: len(args)], keywords)
-            _refuse_writes(given, nodes)
+            own = [given[i] for i in self.selection.numbers]
+            stand_ins = StandIns([*zip(own, self.variables, strict=False)])
+            ev.stand_ins.append(stand_ins)
+            try:
+                self.value = ev.call(function, given[: len(args)], keywords)
+            finally:
+                ev.stand_ins.pop()
+            if stand_ins.moved and not writes:
+                stand_ins.refuse()
+            stand_ins.hand_back()
             self.outs = self.outputs()  # a weight among them is still the variable
         self.leave_weights(weights, before)
 
@@ -175,22 +186,12 @@ def _seen(ev: Evaluator, weight: Any) -> Any:
     return weight
 
 
-def _refuse_writes(given: list[Any], nodes: list[Node | None]) -> None:
-    """Refuse writes to the arguments, as a tape does; `nodes` are what they held before."""
-    for value, node in zip(given, nodes, strict=True):
-        if isinstance(value, Tensor) and value._node is not node:
-            raise RuntimeError(
-                "an argument of the differentiated function is written in place; "
-                "copy it first, for example x = x * 1"
-            )
-
-
 # ---------------------------------------------------------------------- vjp, jvp, jacobians
 
 
 def linearise(ev: Evaluator, gradient: Any, args: tuple) -> tuple[Any, Callable]:
     """The value of a function at a point, and its pull there: see autodiff/jacobian.py."""
-    run = UnderGrad(ev, gradient.fn, gradient, args, {})
+    run = UnderGrad(ev, gradient.fn, gradient, args, {}, writes=False)
     outs = run.outs
     seen = [(obj, _held(obj)) for obj in run.seen_outside()]
     others = {id(n): n for _, n in seen if n not in outs}

@@ -34,7 +34,7 @@ def writing_what_is_differentiated(x):
         x[0] = 1.0
         return x.sum()
 
-    return ms.grad(inner)(x)
+    return ms.jacrev(inner)(x)
 
 
 @on(TypeError, "which Parameter to differentiate by depends on a Tensor: choose outside")
