@@ -112,7 +112,7 @@ class JitFunction:
         __tracebackhide__ = True  # for IPython and pytest
         try:
             compiled, inputs = self.find(args, kwargs)
-            return compiled.run(inputs)
+            return compiled.run(inputs, args, kwargs)
         except Exception as error:
             if debugging() or self.options.debug_level == "DEBUG":
                 raise

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from minispore.dtype import dtype_to_pytype, to_dtype
 from minispore.tensor import Tensor
 
 KINDS: dict[str, type | tuple[type, ...]] = {
@@ -23,7 +24,11 @@ KINDS: dict[str, type | tuple[type, ...]] = {
     "Tuple": tuple,
     "List": list,
     "Dict": dict,
+    "Dictionary": dict,
     "None": type(None),
+    "Function": Callable,  # type: ignore[dict-item]
+    "Slice": slice,
+    "Ellipsis": type(...),
 }
 
 
@@ -42,16 +47,23 @@ class MultitypeFuncGraph:
         self.name = name
         self.entries: list[tuple[tuple[Any, ...], Callable]] = []
 
-    def register(self, *type_names: str) -> Callable[[Callable], Callable]:
+    def kind(self, name: Any) -> Any:
+        """What a name in ``KINDS`` stands for, or an element type: Python's type of an element."""
+        if str(name) in KINDS:
+            return KINDS[str(name)]
+        try:
+            return dtype_to_pytype(to_dtype(name))
+        except TypeError:
+            known = ", ".join(KINDS)
+            raise ValueError(f"'{name}' is no type of {self.name}; there are {known}") from None
+
+    def register(self, *type_names: Any) -> Callable[[Callable], Callable]:
         """A decorator: the function for arguments of these types, by the names in ``KINDS``.
 
-        ValueError for another name.
+        ``mstype.tensor_type`` and its kin stand for these too, and an element type for numbers:
+        ``mstype.int32`` or "Float32".  ValueError for another name.
         """
-        for name in type_names:
-            if name not in KINDS:
-                known = ", ".join(KINDS)
-                raise ValueError(f"'{name}' is no type of {self.name}; there are {known}")
-        kinds = tuple(KINDS[name] for name in type_names)
+        kinds = tuple([self.kind(name) for name in type_names])
 
         def decorator(function: Callable) -> Callable:
             self.entries.append((kinds, function))
@@ -86,11 +98,11 @@ def _mapped(function: Callable, args: tuple, deep: bool) -> Any:
                 row.append(a)
         nested = deep and isinstance(row[0], (tuple, list))
         items.append(_mapped(function, tuple(row), deep) if nested else function(*row))
-    return tuple(items)
+    return items if isinstance(first, list) else tuple(items)
 
 
 class HyperMap:
-    """Calls a function on the items of tuples and lists, nested ones too; gives tuples.
+    """Calls a function on the items of tuples and lists, nested ones too; gives the like.
 
     ``HyperMap(function)(xs, ys)`` or ``HyperMap()(function, xs, ys)``.  What is no tuple or list is
     passed to every call.  `reverse` changes nothing.  (MindSpore: ``ops.HyperMap``.)

@@ -22,7 +22,7 @@ __all__ = [
     "promote_scalar", "dtype_to_nptype", "dtype_to_pytype", "pytype_to_dtype", "to_dtype", "int_",
     "float_", "half", "single", "double", "byte", "short", "intc", "intp", "long", "ubyte",
     "ushort", "uintc", "uintp", "uint", "Type", "number_type", "float_type", "int_type",
-    "uint_type",
+    "uint_type", "tensor_type", "number", "string", "list_", "tuple_", "type_none", "function",
 ]  # fmt: skip
 
 
@@ -76,6 +76,26 @@ ALL = (
     bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
     float16, float32, float64, bfloat16,
 )  # fmt: skip
+
+
+class Kind:
+    """What a function may be registered for (``MultitypeFuncGraph``) that is no element type."""
+
+    def __init__(self, name: str, spelling: str):
+        self.name, self.spelling = name, spelling
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"minispore.{self.spelling}"
+
+
+tensor_type, number, string = (
+    Kind("Tensor", "tensor"), Kind("Number", "number"), Kind("String", "string_")
+)  # fmt: skip
+list_, tuple_, type_none = Kind("List", "list_"), Kind("Tuple", "tuple_"), Kind("None", "type_none")
+function = Kind("Function", "function")
 int_type, uint_type = (int8, int16, int32, int64), (uint8, uint16, uint32, uint64)
 float_type = (float16, float32, float64, bfloat16)
 number_type = int_type + uint_type + float_type

@@ -6,6 +6,7 @@ from typing import Any
 
 from minispore.ops.structural import checked_int
 from minispore.primitive import ScalarLike, TensorLike
+from minispore.tree import MarkedDict, MarkedList, MarkedTuple
 
 
 class Mutable:
@@ -38,6 +39,9 @@ def mutable(input_data: Any, dynamic_len: bool = False) -> Any:
     True and False each gets a graph.  So does each length of a tuple, list or dict, whatever
     `dynamic_len` says.
 
+    ``grad`` by a tuple, list or dict that this function gave (outside of graphs) returns gradients
+    in its structure, with 0 for numbers.  Any other has no gradient.
+
     Args:
         input_data: a Tensor, a number, or (nested) tuples, lists and dicts of them.
 
@@ -58,12 +62,14 @@ def _marked(value: Any) -> Any:
         return value
     if isinstance(value, (int, float)):
         return MutableInt(value) if isinstance(value, int) else MutableFloat(value)
-    if type(value) is dict:
-        return {k: _marked(v) for k, v in value.items()}
+    if type(value) in (dict, MarkedDict):
+        return MarkedDict({k: _marked(v) for k, v in value.items()})
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(_marked, value))
-    if type(value) in (tuple, list):
-        return type(value)(map(_marked, value))
+    if type(value) in (tuple, MarkedTuple):
+        return MarkedTuple(map(_marked, value))
+    if type(value) in (list, MarkedList):
+        return MarkedList(map(_marked, value))
     raise TypeError(
         "mutable takes Tensors, numbers, and tuples, lists and dicts of them, not "
         f"{type(value).__name__} ({value!r:.40})"

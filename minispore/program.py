@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import threading
 import types
 from collections import Counter
@@ -27,12 +28,13 @@ from minispore.autodiff.transform import expand_grad
 from minispore.dims import Agreed, Decisions, deciding
 from minispore.engine import compile_plan
 from minispore.frontend import calls
-from minispore.frontend.commits import Target
+from minispore.frontend.capture import Older, Opaque, items_of
+from minispore.frontend.commits import Store, Target
 from minispore.frontend.errors import UnsupportedError, deep_stack, locate
 from minispore.frontend.evaluate import Evaluator
 from minispore.frontend.exits import is_symbolic, refuse_choice
 from minispore.frontend.guards import Guard, Guarded
-from minispore.frontend.heap import Lazy
+from minispore.frontend.heap import Closure, Lazy
 from minispore.frontend.lower import Lowering
 from minispore.frontend.trace import Tracer
 from minispore.graph_function import GraphFunction
@@ -49,7 +51,7 @@ from minispore.primitive import ScalarLike, handled_by
 from minispore.random import drawn_again_if_it_fails
 from minispore.symbolic import NeedConstant, is_run_time, wrap
 from minispore.tensor import Tensor, is_variable, tapes
-from minispore.tree import Constant, Container, Structure, flatten, unflatten
+from minispore.tree import Constant, Container, Marked, Structure, flatten, unflatten, unmarked
 
 # ------------------------------------------------------------------------------- one graph
 
@@ -82,8 +84,10 @@ class Compiled:
     `history` are the graphs on the way, in order; `runs` all passes that ran.  `structure` is that
     of the function's result.  A place says where a value is found: input number p, or output number
     ~p.  `places` are those of the result's leaves; `writes` tell which targets get the value at
-    which place.  `number` counts the graphs of a function; `arguments` describe what this one was
-    compiled for (recompile.py).
+    which place, and `stores` what older containers hold.  Where such are written or returned, they
+    follow the inputs, from number `containers` on (else None): first those that the guard found,
+    then those at `paths` in the arguments.  `number` counts the graphs of a function; `arguments`
+    describe what this one was compiled for (recompile.py).
     """
 
     history: list[Stage]
@@ -94,6 +98,9 @@ class Compiled:
     places: list[int]
     targets: list[Target]
     writes: list[tuple[int, int]]
+    containers: int | None
+    stores: list[Store]
+    paths: list[tuple]
     first_inputs: list[Any] | None
     function: GraphFunction
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -127,15 +134,19 @@ class Compiled:
             raise ValueError(f"there is no stage '{stage}'; there are {', '.join(stages)}")
         return stages[stage]
 
-    def run(self, inputs: list[Any]) -> Any:
+    def run(self, inputs: list[Any], args: tuple = (), kwargs: dict | None = None) -> Any:
         """Run the graph on the inputs that the guard collected, and commit what it wrote.
 
-        If it fails, what it wrote before that is committed.  Two threads do not write at once.
+        If it fails, what it wrote to Tensors and attributes before that is committed.  Two threads
+        do not write at once.  `args` and `kwargs` are those of the call.
         """
-        with self.lock if self.targets else contextlib.nullcontext():
+        n = self.containers
+        if n is not None:
+            inputs = self.with_containers(inputs, args, kwargs or {})
+        with self.lock if self.targets or self.stores else contextlib.nullcontext():
             taken = {} if tapes.active else self.taken
             try:
-                outs = self.function(inputs, taken)
+                outs = self.function(inputs if n is None else inputs[:n], taken)
             except Exception as error:
                 for number, value in written_before(error).items():
                     found = Tensor._wrap(value.copy()) if isinstance(value, np.ndarray) else value
@@ -145,7 +156,20 @@ class Compiled:
                 inputs[cell]._take_array(outs[i])
             for number, place in self.other_writes if taken else self.writes:
                 self.targets[number].write(inputs, inputs[place] if place >= 0 else outs[~place])
+            for store in self.stores:
+                store.write(lambda p: inputs[p] if p >= 0 else outs[~p])
         return unflatten(self.structure, [inputs[p] if p >= 0 else outs[~p] for p in self.places])
+
+    def with_containers(self, inputs: list[Any], args: tuple, kwargs: dict) -> list[Any]:
+        """The inputs, and then the containers; TypeError if two that the graph knows are one."""
+        at: Any = operator.getitem
+        found = [*inputs, *(functools.reduce(at, path, (args, kwargs)) for path in self.paths)]
+        if len({*map(id, found)}) < len(found) and self.stores:
+            raise TypeError(
+                "a list, dict or set that the compiled function changes is reached in two ways "
+                "that were two when it was compiled: pass a copy"
+            )
+        return found
 
 
 # ------------------------------------------------------------------------------- compiling
@@ -191,6 +215,7 @@ def _compile(
     with handled_by(ev), deciding(decisions):
         names = _argument_names(function, args, kwargs)
         (seen_args, seen_kwargs), n_args = _arguments(ev, names, (args, kwargs), axes, decisions)
+        _note_containers(ev, (seen_args, seen_kwargs), (args, kwargs), ())
         try:
             value = ev.call(function, list(seen_args), seen_kwargs)
         except NeedConstant as error:
@@ -213,10 +238,14 @@ def _compile(
         graph_function, more, runs = _compile_graph(graph, options, decisions)
     except NeedConstant as error:
         raise _needs_constant(ev, error) from None
-    guarded = ev.outside.guarded(n_args, decisions)
+    guarded = ev.outside.guarded(n_args, decisions, result.containers is not None)
+    inputs = list(ev.outside.tensors)
+    if result.containers is not None:
+        inputs += [older.real for older in ev.outside.captured()]
     return Compiled(
         history + more, runs, guarded.function(), guarded, result.structure, result.places,
-        ev.commits.targets, result.writes, list(ev.outside.tensors), graph_function,
+        ev.commits.targets, result.writes, result.containers, result.stores, result.paths,
+        inputs, graph_function,
     )  # fmt: skip
 
 
@@ -263,6 +292,10 @@ def _as_seen(ev: Evaluator, value: Any) -> Any:
     """An argument as the program sees it: what it cannot write is marked, objects are guarded."""
     if isinstance(value, (Tensor, ScalarLike, type(None), bool, int, float, str, bytes)):
         return value
+    if isinstance(value, Marked):
+        value = _as_seen(ev, unmarked(value))
+        ev.outside.marked[id(value)] = value
+        return value
     if isinstance(value, tuple):
         return tuple.__new__(type(value), [_as_seen(ev, v) for v in value])
     if type(value) is list:
@@ -271,10 +304,22 @@ def _as_seen(ev: Evaluator, value: Any) -> Any:
         value.update({k: _as_seen(ev, v) for k, v in value.items()})
     else:
         code = ev.outside.constant(value)
-        return ev.homed(ev.outside.capture(value, code, False, f"a {type(value).__name__}"))
+        seen = ev.homed(ev.outside.capture(value, code, False, f"a {type(value).__name__}"))
+        if isinstance(value, set):  # equal ones share a graph
+            ev.outside.older.pop(id(seen), None)
+        return seen
     ev.outside.old[id(value)] = "an argument"
     ev.alive.append(value)
     return value
+
+
+def _note_containers(ev: Evaluator, seen: Any, real: Any, path: tuple) -> None:
+    """Note the lists and dicts among the arguments, and where they are."""
+    if isinstance(seen, (list, dict)) and path[1:] and id(seen) not in ev.outside.older:
+        ev.outside.older[id(seen)] = Older(seen, real, items_of(seen), path=path)
+    if isinstance(seen, (list, tuple, dict)) and isinstance(real, (list, tuple, dict)):
+        for key, item in seen.items() if isinstance(seen, dict) else enumerate(seen):
+            _note_containers(ev, item, real[key], (*path, key))
 
 
 def _needs_constant(ev: Evaluator, error: NeedConstant) -> TypeError:
@@ -299,16 +344,51 @@ class Result:
         value = ev.readable(value, "the result")
         ev.homed(None)
         self.values: list[Any] = []  # outputs: Tensors, Scalars, and new values of Tensors
-        leaves, self.structure = flatten(value, is_run_time)
+        leaves, self.structure = flatten(value, self.is_leaf)
         self.check(self.structure)
         self.places = [self.place(leaf) for leaf in leaves]
+        self.stores = [self.store(o) for o in ev.outside.older.values() if o.is_written]
         self.writes = [(n, self.place(v)) for n, v in ev.commits.attributes()]
         for number, node in ev.commits.tensors():
             self.values.append(node)
             self.writes.append((number, ~(len(self.values) - 1)))
 
-    def place(self, leaf: Any) -> int:
+    def is_leaf(self, value: Any) -> bool:
+        """True for what has a place: what the graph computes, and containers that are older."""
+        return is_run_time(value) or id(value) in self.ev.outside.older
+
+    def store(self, older: Older) -> Store:
+        """What an older container holds in the end."""
+        seen = older.seen
+        items = dict(seen) if isinstance(seen, dict) else list(seen)
+        for item in items_of(seen):
+            self.ev.readable(item, self.ev.outside.old[id(seen)])
+        leaves, structure = flatten(items, self.is_leaf)
+        self.check(structure, kept=True)
+        return Store(self.place(seen), structure, [self.place(leaf) for leaf in leaves])
+
+    def number_containers(self) -> None:
+        """Put numbers in the places of containers: they follow the Tensors, which are complete."""
+        outside = self.ev.outside
+        arguments = [o for o in outside.older.values() if o.path]
+        self.paths = [o.path for o in arguments]
+        n = len(outside.tensors)
+        numbers = {id(o): n + i for i, o in enumerate([*outside.captured(), *arguments])}
+
+        def numbered(place: Any) -> Any:
+            return numbers.get(id(place), place)
+
+        used = self.stores or any(isinstance(p, Older) for p in self.places)
+        self.containers = n if used else None
+        self.places = [*map(numbered, self.places)]
+        self.stores = [
+            Store(numbered(s.place), s.structure, [*map(numbered, s.places)]) for s in self.stores
+        ]
+
+    def place(self, leaf: Any) -> Any:
         """Where a leaf is found; a Tensor that appears twice is one output, and one object."""
+        if id(leaf) in self.ev.outside.older:
+            return self.ev.outside.older[id(leaf)]
         known = [i for i, v in enumerate(self.values) if v is leaf]
         if not known:
             self.values.append(leaf)
@@ -322,25 +402,37 @@ class Result:
     def outputs(self) -> list[Node]:
         """The outputs, and the last Token if there are effects."""
         nodes = [self.ev.node_of(v) for v in self.values]
+        self.number_containers()
         token = self.ev.world.slots["token"]
         return nodes if isinstance(token, ValueNode) else [*nodes, token]
 
-    def check(self, structure: Structure) -> None:
-        """Refuse to return what a graph cannot: functions, objects made here."""
+    def check(self, structure: Structure, kept: bool = False) -> None:
+        """Refuse to return what a graph cannot: functions, objects made here.
+
+        `kept`: it is not returned, but what an older container holds: old functions may be.
+        """
         if isinstance(structure, Constant):
-            self.check_constant(structure.value)
+            self.check_constant(structure.value, kept)
         elif isinstance(structure, Container):
             for item in (*structure.items, *structure.keys):
-                self.check(item)
+                self.check(item, kept)
 
-    def check_constant(self, value: Any) -> None:
+    def check_constant(self, value: Any, kept: bool) -> None:
         refuse_choice(value, "the result")
-        if callable(value) and not isinstance(value, type):
+        if callable(value) and not isinstance(value, type) and not kept:
             raise UnsupportedError(
                 "a compiled function cannot return a function: return what it computes"
             )
-        unsafe = (set, np.ndarray, Lazy, Tensor)  # a Tensor here is the key of a dict
-        mutable = isinstance(value, unsafe) or id(value) in self.ev.outside.old
+        unsafe = (
+            set,
+            np.ndarray,
+            Lazy,
+            Tensor,
+            Closure,
+            Opaque,
+        )  # a Tensor here is the key of a dict
+        old = id(value) in self.ev.outside.old or self.ev.outside.is_fresh(value)
+        mutable = isinstance(value, unsafe) or old
         if mutable or is_symbolic(value) or self.ev.is_new(value):
             kind = type(value).__name__
             raise UnsupportedError(

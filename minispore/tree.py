@@ -24,6 +24,30 @@ class NeedConstant(Exception):
         self.advice = advice
 
 
+class Marked:
+    """A tuple, list or dict that ``mutable`` gave: gradients by it have its structure."""
+
+
+class MarkedTuple(tuple, Marked):
+    """Such a tuple."""
+
+
+class MarkedList(list, Marked):
+    """Such a list."""
+
+
+class MarkedDict(dict, Marked):
+    """Such a dict."""
+
+
+PLAIN: dict[type, type] = {MarkedTuple: tuple, MarkedList: list, MarkedDict: dict}
+
+
+def unmarked(value: Any) -> Any:
+    """Such a container as a plain one."""
+    return PLAIN[type(value)](value)
+
+
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """A place for leaf number `index`."""
@@ -139,6 +163,9 @@ def constant_key(value: Any) -> Hashable:
     return kind, id(value)
 
 
+_ROWS = (list, tuple, MarkedList, MarkedTuple)
+
+
 def flatten(
     value: Any, is_leaf: Callable[[Any], bool], whole: tuple[type, ...] = ()
 ) -> tuple[list[Any], Structure]:
@@ -154,7 +181,7 @@ def flatten(
             return Leaf(len(leaves) - 1)
         if isinstance(v, whole):
             return Constant(v, (type(v), id(v)))
-        if type(v) in (list, tuple) or (isinstance(v, tuple) and hasattr(v, "_fields")):
+        if type(v) in _ROWS or (isinstance(v, tuple) and hasattr(v, "_fields")):
             return Container(type(v), tuple(walk(item) for item in v))
         if isinstance(v, Text):
             return Container(Text, tuple(walk(part) for part in v.parts))
@@ -165,8 +192,8 @@ def flatten(
         if isinstance(v, Method):
             parts = (constant(v.name), walk(v.text), walk(v.args), walk(v.kwargs))
             return Container(Method, parts)
-        if type(v) is dict:
-            return Container(dict, tuple(map(walk, v.values())), tuple(map(constant, v)))
+        if type(v) in (dict, MarkedDict):
+            return Container(type(v), tuple(map(walk, v.values())), tuple(map(constant, v)))
         return constant(v)
 
     structure = walk(value)
@@ -184,8 +211,8 @@ def unflatten(structure: Structure, leaves: Sequence[Any], known: bool = True) -
         return structure.value
     items = [unflatten(item, leaves, known) for item in structure.items]
     kind: Any = structure.kind
-    if kind is dict:
-        return dict(zip((k.value for k in structure.keys), items, strict=True))
+    if issubclass(kind, dict):
+        return kind(zip((k.value for k in structure.keys), items, strict=True))
     if issubclass(kind, Picked):
         return kind(*items) if not known else items[1] if items[0] else items[2]
     if kind is Text:

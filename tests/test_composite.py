@@ -7,6 +7,7 @@ from helpers import assert_same
 
 import minispore as ms
 from minispore import Parameter, Tensor, nn, ops
+from minispore import dtype as mstype
 from minispore.nn.hooks import HookBackward, InsertGradientOf
 
 X, Y = Tensor([1.0, 2.0]), Tensor([3.0, 5.0])
@@ -47,6 +48,23 @@ def test_a_function_of_several_is_chosen_by_types():
         combine.register("Thing")
 
 
+def test_kinds_of_arguments():
+    kind = ops.MultitypeFuncGraph("kind")
+    names = (
+        "Tuple", "List", "Dictionary", "String", "None", "Slice", "Ellipsis", "Bool", "int32",
+        mstype.float32, mstype.tensor_type, mstype.function,
+    )  # fmt: skip
+    for i, name in enumerate(names):
+        kind.register(name)(lambda x, i=i: i)
+
+    def program(x):
+        given = ((x,), [x], {}, "a", None, slice(1), ..., True, 3, 2.5, x, program)
+        return [kind(v) for v in given]
+
+    assert agree(program, X) == list(range(12))
+    assert str(mstype.tensor_type) == "Tensor" and repr(mstype.number) == "minispore.number"
+
+
 def test_maps():
     every, one_level = ops.HyperMap(combine), ops.Map(combine)
 
@@ -57,8 +75,8 @@ def test_maps():
 
     found = agree(program, X, Y)
     assert_same(found[0][0], X + Y)
-    assert found[0][1][1] == 32 and type(found[0][1]) is tuple
-    assert_same(found[1], (X + X, X + Y))
+    assert found[0][1][1] == 32 and type(found[0][1]) is list
+    assert_same(found[1], [X + X, X + Y])
     assert_same(found[2], (2 * X, 2 * Y))
     assert_same(found[3], (X * X, Y * Y))
     with pytest.raises(ValueError, match="2 and 1 items"):
@@ -144,7 +162,7 @@ def tripled(g):
 
 def test_a_function_on_the_way_of_a_gradient():
     triple, keep = InsertGradientOf(tripled), ops.InsertGradientOf(lambda g: None)
-    hook = HookBackward(lambda grads: grads[0] * 10)
+    hook = HookBackward(lambda grads: (grads[0] * 10,))
 
     def program(x, y):
         return keep(hook(triple(x * y) * y)) * x

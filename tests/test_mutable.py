@@ -4,7 +4,7 @@ import collections
 
 import numpy as np
 import pytest
-from differential import agree, refuses
+from differential import agree, assert_result, refuses
 from helpers import assert_same, vector
 
 import minispore as ms
@@ -150,3 +150,55 @@ def test_cells_keywords_and_gradients():
     for k in (2.0, 3.0):  # under a tape: the cotangent of the number is not asked for
         assert_same(ms.grad(f)(vector(), ms.mutable(k)), vector() * 2 * k)
     assert f.compile_count == 1
+
+
+@pytest.mark.parametrize("mode", [ms.GRAPH_MODE, ms.PYNATIVE_MODE])
+def test_gradients_by_containers_have_their_structure(mode):
+    def product(t, d, x):
+        return t[0] * t[1][0] * d["k"] * d["n"] * x
+
+    a, b, c, x = (Tensor(v) for v in (2.0, 3.0, 5.0, 7.0))
+    t, d = ms.mutable((a, [b])), ms.mutable({"k": c, "n": 2})
+    expected = (Tensor(210.0), [Tensor(140.0)]), {"k": Tensor(84.0), "n": 0}, Tensor(60.0)
+    with ms.context.using(mode=mode):
+        assert_result(ms.grad(product, (0, 1, 2))(t, d, x), expected, 1.0)
+        assert_result(ops.GradOperation(get_all=True)(product)(t, d, x), expected, 1.0)
+        assert_result(ms.grad(product, 0)(t, d, x), expected[0], 1.0)
+        ids = ms.grad(product, (1, 2), return_ids=True)(t, d, x)
+        assert_result(ids, ((1, expected[1]), (2, expected[2])), 1.0)
+        assert_result(ms.jit(lambda x: ms.grad(product, (0, 1, 2))(t, d, x))(x), expected, 1.0)
+        assert ms.grad(product, 0)((a, [b]), d, x) == ()  # without mutable it is a constant
+        assert_result(ms.grad(product, (0, 2))((a, [b]), {"k": c, "n": 2}, x), expected[2], 1.0)
+
+
+@pytest.mark.parametrize("mode", [ms.GRAPH_MODE, ms.PYNATIVE_MODE])
+def test_writes_to_containers_under_grad(mode):
+    def of_tensor(t):
+        t[0].mul_(3)
+        return t[0] * t[1]
+
+    def of_item(t):
+        t[0] = t[1] * 3
+        return t[0]
+
+    t = ms.mutable([Tensor(2.0), Tensor(5.0)])
+    with ms.context.using(mode=mode):
+        assert_result(ms.grad(of_tensor)(t), [Tensor(15.0), Tensor(6.0)], 1.0)
+        assert_result(t[0], Tensor(6.0), 1.0)
+        with pytest.raises((RuntimeError, TypeError), match="copy it first"):
+            ms.grad(of_item)(t)
+    assert_result(t[0], Tensor(6.0), 1.0)
+
+
+def test_marked_containers_go_round_loops_and_stay_what_they_are():
+    def loop(t, n):
+        while n > 0:
+            t = (t[1], t[0] + t[1])
+            n = n - 1
+        return t
+
+    agree(loop, ms.mutable((Tensor(1.0), Tensor(1.0))), Tensor(4))
+    marked = ms.mutable([1, (2,), {"a": 3}])
+    assert marked == [1, (2,), {"a": 3}]
+    assert isinstance(marked, list)
+    assert str(marked) == "[1, (2,), {'a': 3}]"

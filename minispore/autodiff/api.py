@@ -14,6 +14,7 @@ mode; its PyNative mode gives each the total.)
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,9 +24,20 @@ from minispore.autodiff.tape import StandIns, Tape
 from minispore.context import GRAPH_MODE, get_context
 from minispore.ops import stop_gradient
 from minispore.parameter import Parameter
-from minispore.primitive import current_handler, is_number, is_tracing
+from minispore.primitive import ScalarLike, current_handler, is_number, is_tracing
 from minispore.tensor import Tensor, is_tensor, tapes
-from minispore.tree import Picked, Text, flatten
+from minispore.tree import (
+    PLAIN,
+    Constant,
+    Container,
+    Marked,
+    Picked,
+    Structure,
+    Text,
+    constant,
+    flatten,
+    unflatten,
+)  # fmt: skip
 
 ALL = "all"  # as grad_position: every Tensor among the arguments, always as a tuple
 
@@ -44,11 +56,13 @@ def runner() -> Callable[[Callable, tuple, dict], Any] | None:
 class Selection:
     """What one call is differentiated with respect to.
 
-    `numbers` are the positions of `inputs` among the arguments; `weights` are Parameters, of which
-    those with ``requires_grad=False`` get zeros.
+    `numbers` are positions among the arguments.  At each is a Tensor, or a container that
+    ``mutable`` gave: `structure` is that of all these, `inputs` are the Tensors in them.  `weights`
+    are Parameters, of which those with ``requires_grad=False`` get zeros.
     """
 
     numbers: tuple[int, ...]
+    structure: Structure
     inputs: tuple[Tensor, ...]
     weights: tuple[Parameter, ...]
 
@@ -56,6 +70,36 @@ class Selection:
     def variables(self) -> tuple[Tensor, ...]:
         """Inputs and weights, in the order of their gradients."""
         return (*self.inputs, *self.weights)
+
+    def put(self, given: list[Any], inputs: Sequence[Tensor]) -> None:
+        """Replace the Tensors in the arguments."""
+        for i, value in zip(self.numbers, unflatten(self.structure, inputs), strict=True):
+            given[i] = value
+
+    def check(self, given: list[Any], inputs: Sequence[Tensor]) -> None:
+        """RuntimeError if the function has changed the containers that ``put`` made."""
+        now, structure = flatten(tuple(given[i] for i in self.numbers), is_tensor)
+        if structure != self.structure or any(map(operator.is_not, now, inputs)):
+            raise RuntimeError(
+                "a container that the function is differentiated by is changed: copy it first"
+            )
+
+    def gathered(self, gradients: Sequence[Any]) -> tuple:
+        """One gradient per number, from one per input."""
+        return unflatten(_of_gradients(self.structure), gradients)
+
+
+def _of_gradients(structure: Structure) -> Structure:
+    """The structure of gradients by values of a structure: plain containers, 0 for numbers."""
+    if isinstance(structure, Container):
+        items = tuple(map(_of_gradients, structure.items))
+        kind = PLAIN.get(structure.kind, structure.kind)
+        return Container(kind, items, structure.keys)
+    if isinstance(structure, Constant):
+        value = structure.value
+        kind = value.kind if isinstance(value, ScalarLike) else type(value)
+        return constant(0.0 if issubclass(kind, float) else 0)
+    return structure
 
 
 @dataclass(eq=False, repr=False)
@@ -139,7 +183,8 @@ class GradFunction:
     def select(self, args: tuple, kwargs: dict) -> Selection:
         """The Tensors that a call is differentiated with respect to.
 
-        Arguments that are no Tensors have no gradient and are left out.
+        Arguments that are neither Tensors nor containers from ``mutable`` have no gradient and are
+        left out.
 
         Raises:
             RuntimeError: there is no argument at a position asked for.
@@ -158,11 +203,12 @@ class GradFunction:
                     f"grad_position {i} is out of range: {self.__name__} was called with "
                     f"{len(given)} argument(s)"
                 )
-        numbers = tuple(i for i in wanted if isinstance(given[i], Tensor))
+        numbers = tuple(i for i in wanted if _has_gradient(given[i]))
+        inputs, structure = flatten(tuple(given[i] for i in numbers), is_tensor)
         weights = self.weights
         if weights is None or isinstance(weights, Tensor):
             weights = () if weights is None else (weights,)
-        return Selection(numbers, tuple(given[i] for i in numbers), tuple(weights))
+        return Selection(numbers, structure, tuple(inputs), tuple(weights))
 
     def differentiated(self, value: Any) -> list[Tensor]:
         """The Tensors of numbers, in what the function returned, whose sum is differentiated.
@@ -206,16 +252,23 @@ class GradFunction:
         or list of them a tuple; inputs and weights a pair.
         """
         names = [w.name for w in selection.weights]
+        n = len(selection.inputs)
+        inputs, weights = selection.gathered(found[:n]), tuple(found[n:])
         if self.return_ids:
-            found = list(zip((*selection.numbers, *names), found, strict=True))
-        n = len(selection.numbers)
-        inputs, weights = tuple(found[:n]), tuple(found[n:])
+            inputs = tuple(zip(selection.numbers, inputs, strict=True))
+            weights = tuple(zip(names, weights, strict=True))
         parts: list[Any] = []
         if self.positions is not None:
-            parts.append(inputs[0] if n == 1 and self.positions != ALL else inputs)
+            parts.append(inputs[0] if len(inputs) == 1 and self.positions != ALL else inputs)
         if self.weights is not None:
             parts.append(weights[0] if isinstance(self.weights, Tensor) else weights)
         return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _has_gradient(value: Any) -> bool:
+    """True for a Tensor, and for a container that ``mutable`` gave."""
+    marked = getattr(current_handler(), "is_marked", lambda v: isinstance(v, Marked))
+    return isinstance(value, Tensor) or marked(value)
 
 
 def is_part(value: Any) -> bool:
@@ -239,13 +292,13 @@ def taped(
     """A call on a tape: the tape, the keys of the selection's variables, and the value."""
     given = [*args, *kwargs.values()]
     inputs = [as_variable(x) for x in selection.inputs]
-    for i, x in zip(selection.numbers, inputs, strict=True):
-        given[i] = x
+    selection.put(given, inputs)
     with Tape() as tape:
         keys = [tape.watch(x) for x in inputs]
         keys += [tape.watch(w) if w.requires_grad else 0 for w in selection.weights]
         tape.stand_ins = StandIns([*zip(inputs, selection.inputs, strict=True)])
         value = fn(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
+    selection.check(given, inputs)
     for leaf in flatten(value, is_tensor)[0]:
         if any(leaf is x for x in inputs):
             leaf._data = leaf._data.copy()  # results share no memory with arguments

@@ -16,11 +16,11 @@ import numpy as np
 from minispore.frontend.capture import is_stdlib, is_trusted
 from minispore.frontend.commits import NEW
 from minispore.frontend.control import for_each, resolve
-from minispore.frontend.exits import refuse_choice
+from minispore.frontend.exits import refuse_choice, type_name
 from minispore.frontend.heap import UNSET, Choice
 from minispore.frontend.text import method_of_text
 from minispore.parameter import Parameter
-from minispore.primitive import ScalarLike
+from minispore.primitive import ScalarLike, is_number
 from minispore.tensor import Tensor
 from minispore.tree import Text
 
@@ -225,7 +225,7 @@ def _set_on_tensor(obj: Tensor, name: str, value: Any) -> None:
 
 
 def _set_on_old(ev: Evaluator, obj: Any, name: str, value: Any) -> None:
-    """Write an attribute of an object that is older than the call: a Tensor only."""
+    """Write an attribute of an object that is older than the call: a Tensor or number only."""
     key = ("attribute", id(obj), name)
     real = getattr(obj, "__dict__", {}).get(name, UNSET)
     is_cell = hasattr(type(obj), "construct")  # which keeps its Parameters
@@ -241,13 +241,15 @@ def _set_on_old(ev: Evaluator, obj: Any, name: str, value: Any) -> None:
         if is_cell and isinstance(value, Tensor) and not isinstance(value, Parameter):
             current.set_data(value)
             return
-    if isinstance(obj, (type, types.ModuleType)) or not isinstance(value, Tensor) or (
-        hasattr(type(real), "construct")
-    ):  # fmt: skip
+    if id(value) in ev.outside.older and value is get_attribute(ev, obj, name):
+        return  # ``self.items += [x]`` wrote it
+    fixed = is_cell and isinstance(ev.world.slots.get(key, real), Parameter)
+    fits = isinstance(value, Tensor) or (is_number(value) and not fixed)
+    if isinstance(obj, (type, types.ModuleType)) or not fits or hasattr(type(real), "construct"):
         owner = getattr(obj, "__name__", type(obj).__name__)
         raise TypeError(
             f"'{name}' of {owner} is older than the compiled call, so the graph can "
-            f"write only a Tensor or Parameter to it, not {type(value).__name__}: "
+            f"write only a Tensor, Parameter or number to it, not {type_name(value)}: "
             "make it a Parameter, or return the value"
         )
     cell = ("cell", id(obj), name)
@@ -258,5 +260,6 @@ def _set_on_old(ev: Evaluator, obj: Any, name: str, value: Any) -> None:
     ev.alive.append(obj)
     ev.outside.source(obj)
     ev.region.touch(ev.world)
-    ev.world.slots[key], ev.world.slots[cell] = value, ev.commits.cell(value, real)
+    ev.world.slots[key] = value
+    ev.world.slots[cell] = ev.commits.cell(value, real) if isinstance(value, Tensor) else NEW
     ev.overlays[id(obj), name] = obj, ev.places()

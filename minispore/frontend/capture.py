@@ -8,11 +8,13 @@ by a copy, so that evaluating a program never touches the real one.
 
 from __future__ import annotations
 
+import operator
 import re
 import sys
 import types
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,7 @@ from minispore.parameter import Parameter
 from minispore.primitive import bprop_getters, eager_handler, handled_by
 from minispore.symbolic import Scalar
 from minispore.tensor import Tensor
-from minispore.tree import constant_key
+from minispore.tree import Marked, constant_key, unmarked
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), DType,
           range, np.dtype, np.generic)  # fmt: skip
@@ -71,6 +73,31 @@ class Opaque:
 MANY = 8  # constants in a container that are guarded one by one; more, all at once
 
 
+@dataclass(frozen=True)
+class Older:
+    """A container that is older than the call: what the program sees of it, and held at first.
+
+    At each call it is found by its `code` in the guard; an argument, or in one, by its `path`.
+    """
+
+    seen: Any
+    real: Any
+    before: list[Any]
+    code: str = ""
+    path: tuple = ()
+
+    @property
+    def is_written(self) -> bool:
+        """True if it no longer holds what it held, in that order."""
+        now = items_of(self.seen)
+        return len(now) != len(self.before) or any(map(operator.is_not, now, self.before))
+
+
+def items_of(container: Any) -> list[Any]:
+    """The items of a list or set; the keys and then the values of a dict."""
+    return [*container, *container.values()] if isinstance(container, dict) else list(container)
+
+
 class Outside:
     """The inputs and guards of one graph in the making.
 
@@ -93,6 +120,8 @@ class Outside:
         self._open: set[int] = set()  # ids of the containers that are being copied
         self._classes: set[type] = set()  # whose special methods are guarded
         self._copies: dict[int, tuple[Any, str]] = {}  # id of a container -> its copy, its variable
+        self.marked: dict[int, Any] = {}  # by id: what ``mutable`` gave, as the program sees it
+        self.older: dict[int, Older] = {}  # by id of what the program sees
         self.old: dict[int, str] = {}  # id of a copy -> the description of the real one
         self._keep: list[Any] = []  # keeps ids valid
 
@@ -253,13 +282,18 @@ class Outside:
             set: self._set, frozenset: self._set,
         }  # fmt: skip
         kind = next(k for k in make if isinstance(real, k))
-        copy = make[kind](real, var, fresh, text)
+        plain = unmarked(real) if isinstance(real, Marked) else real
+        copy = make[kind](plain, var, fresh, text)
+        if plain is not real:
+            self.marked[id(copy)] = copy
         self._open.remove(id(real))
         if kind in (tuple, frozenset):
             return copy
-        if hasattr(real, "__dict__"):  # of a user's class
+        if hasattr(plain, "__dict__"):  # of a user's class
             copy.__dict__.update(real.__dict__)
         self._copies[id(real)] = copy, var
+        if not fresh and not text.endswith("__dict__"):
+            self.older[id(copy)] = Older(copy, real, items_of(copy), var)
         self._sources[id(copy)] = var, fresh, text
         self.old[id(copy)] = text
         return copy
@@ -379,8 +413,16 @@ class Outside:
 
     # ------------------------------------------------------------------------------- the guard
 
-    def guarded(self, n_args: int, decisions: Decisions) -> Guarded:
-        """The guard."""
+    def is_fresh(self, obj: Any) -> bool:
+        """True for an object that each call makes anew."""
+        return id(obj) in self._sources and self._sources[id(obj)][1]
+
+    def captured(self) -> list[Older]:
+        """The containers that were reached from outside, not as arguments."""
+        return [older for older in self.older.values() if older.code]
+
+    def guarded(self, n_args: int, decisions: Decisions, containers: bool) -> Guarded:
+        """The guard; it collects the captured `containers` too, after the Tensors."""
         codes = [code for code, _ in self._paths]
         captured = [*zip(self.tensors, self._paths, strict=True)][n_args:]
         params = frozenset(
@@ -397,6 +439,7 @@ class Outside:
             ids = ", ".join(f"id({c})" for c in distinct)
             test = f"len({{{ids}}}) != {len(distinct)}"
             last.append(Line(test, "two Tensors are one", holds=False))
+        codes += [older.code for older in self.captured() if containers]
         return self.guards.guarded(codes, self._sizes(decisions), last)
 
     def _sizes(self, decisions: Decisions) -> list[Line]:

@@ -8,7 +8,7 @@ hands them over with its exception (``written`` in ops/structural.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,10 @@ from minispore.frontend.errors import locate
 from minispore.frontend.heap import UNSET
 from minispore.ir.node import Node
 from minispore.parameter import Parameter
+from minispore.primitive import is_number
 from minispore.symbolic import Scalar
 from minispore.tensor import Tensor
+from minispore.tree import Structure, unflatten
 
 if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator
@@ -51,6 +53,25 @@ class Target:
         own = is_trusted(getattr(type(self.obj).__setattr__, "__module__", None))
         write = setattr if own else object.__setattr__
         write(self.obj, self.name, value if cell == NEW else inputs[cell])
+
+
+@dataclass(frozen=True)
+class Store:
+    """What a container that is older than the call holds in the end; see ``Compiled.places``."""
+
+    place: int
+    structure: Structure
+    places: list[int]
+
+    def write(self, found: Callable[[int], Any]) -> None:
+        """Fill the container; `found` gives the value at a place."""
+        real = found(self.place)
+        items = unflatten(self.structure, [found(p) for p in self.places])
+        if isinstance(real, list):
+            list.__setitem__(real, slice(None), items)
+        else:
+            real.clear()
+            real.update(items)
 
 
 class Commits:
@@ -96,7 +117,8 @@ class Commits:
             cell = ev.world.slots["cell", owner, name]
             try:
                 value = self.settled_attribute(obj, name, value, cell)
-                self.refuse_alias(value, holders, name)
+                if isinstance(value, Tensor):
+                    self.refuse_alias(value, holders, name)
             except TypeError as error:
                 locate(error, places)
                 raise
@@ -106,14 +128,19 @@ class Commits:
             else:
                 yield self.number(Target(cell, obj, name)), value
 
-    def settled_attribute(self, obj: Any, name: str, value: Any, cell: Any) -> Tensor:
-        """The Tensor that an attribute is in the end; refused if it may be none, or a Parameter."""
+    def settled_attribute(self, obj: Any, name: str, value: Any, cell: Any) -> Any:
+        """The Tensor or number that an attribute is in the end.
+
+        Refused if it may be neither, or a Parameter.
+        """
         kind = type(obj).__name__
         value = self.ev.readable(value, f"{kind}.{name}")
+        if is_number(value):
+            return value
         if not isinstance(value, Tensor):
             raise TypeError(
                 f"'{name}' of {kind} is a Tensor or not, depending on a Tensor: "
-                "write a Tensor in every case"
+                "write a Tensor in every case, or a number in every case"
             )
         if isinstance(cell, Scalar) and isinstance(value, Parameter):
             raise TypeError(f"which Parameter '{name}' is depends on a Tensor: use set_data")

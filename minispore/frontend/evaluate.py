@@ -910,8 +910,8 @@ class Evaluator(GraphBuilder):
         objects.set_item(self, obj, index, value)
 
     def check_writable(self, obj: Any) -> None:
-        """Refuse to change a container that is older than the call."""
-        if id(obj) in self.outside.old:
+        """Refuse to change a container that is older than the call and cannot be found again."""
+        if id(obj) in self.outside.old and id(obj) not in self.outside.older:
             raise TypeError(
                 f"'{self.outside.old[id(obj)]}' is older than the compiled call, so the graph "
                 "cannot change it: copy it first, or return the new value"
@@ -922,6 +922,10 @@ class Evaluator(GraphBuilder):
         self.check_writable(obj)
         self.region.touch(obj)
         self.resized[id(obj)] = self.places()
+
+    def is_marked(self, value: Any) -> bool:
+        """True for a container that ``mutable`` gave."""
+        return id(value) in self.outside.marked
 
     def is_conditional(self) -> bool:
         """True where a Tensor decides whether, or how often, what is evaluated will run."""

@@ -19,6 +19,7 @@ from minispore.abstract import STACK, AbstractScalar
 from minispore.autodiff.nodes import backward, items_of, zero_node
 from minispore.autodiff.tape import StandIns
 from minispore.autodiff.transform import J
+from minispore.frontend.carry import mutable
 from minispore.frontend.exits import chain_of, refuse_choice
 from minispore.frontend.heap import Choice, Conflict, GradNode, OutNode, Region, WhileNode, World
 from minispore.frontend.lower import Lowering
@@ -77,16 +78,20 @@ class UnderGrad:
         self.region = Region(ev.region, "function", f"grad_{name}", ev.origin)
         self.region.owner = self.owner = GradNode(ev.region, ev.origin, self.region)
         given = [*args, *kwargs.values()]
-        self.variables = [*(given[i] for i in self.selection.numbers), *weights]
+        self.variables = [*self.selection.inputs, *weights]
         self.params: list[ParameterNode | None] = []
         with ev.within(self.region):
-            for i in self.selection.numbers:
-                self.params.append(self.parameter(given[i], f"x{i}"))
-                given[i] = ev.born(Tensor._of_node(self.params[-1] or given[i]._node))
+            own = []
+            for i, x in enumerate(self.selection.inputs):
+                self.params.append(self.parameter(x, f"x{i}"))
+                own.append(ev.born(Tensor._of_node(self.params[-1] or ev.node_of(x))))
+            self.selection.put(given, own)
+            for part in mutable(tuple(given[i] for i in self.selection.numbers)):
+                ev.outside.old[id(part)] = "an argument of the differentiated function"
+                ev.alive.append(part)
             before = self.enter_weights(weights)
             keywords = dict(zip(kwargs, given[len(args) :], strict=True))
-            own = [given[i] for i in self.selection.numbers]
-            stand_ins = StandIns([*zip(own, self.variables, strict=False)])
+            stand_ins = StandIns([*zip(own, self.selection.inputs, strict=True)])
             ev.stand_ins.append(stand_ins)
             try:
                 self.value = ev.call(function, given[: len(args)], keywords)

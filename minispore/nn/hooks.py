@@ -39,7 +39,7 @@ class InsertGradientOf:
 class HookBackward(InsertGradientOf):
     """The identity of one Tensor; ``hook_fn((g,))`` is called with its gradient g.
 
-    It may return another gradient, or None.  `cell_id` changes nothing.
+    It may return another gradient, bare or as such a tuple, or None.  `cell_id` changes nothing.
     (MindSpore: ``ops.HookBackward``, in PyNative mode only.)
     """
 
@@ -48,6 +48,8 @@ class HookBackward(InsertGradientOf):
 
     def bprop(self, x: Any, out: Any, dout: Any) -> tuple:
         changed = self.f((dout,))
+        if isinstance(changed, tuple) and len(changed) == 1:
+            return changed
         return (dout if changed is None else changed,)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from minispore.abstract import AbstractTensor
 from minispore.dims import same_shape
 from minispore.primitive import ScalarLike, TensorLike
-from minispore.tree import NeedConstant, Structure, Text, flatten, unflatten
+from minispore.tree import PLAIN, NeedConstant, Structure, Text, flatten, unflatten
 
 _ITEMS = (TensorLike, ScalarLike, bool, int, float, str, Text, type(None))
 
@@ -116,7 +116,8 @@ def kind_of(value: Any) -> type:
     """The type of a value; of a number that is marked, or known at run time only, the number's."""
     if isinstance(value, ScalarLike):
         return value.kind
-    return next((kind for kind in (bool, int, float) if isinstance(value, kind)), type(value))
+    kind = PLAIN.get(type(value), type(value))
+    return next((kind for kind in (bool, int, float) if isinstance(value, kind)), kind)
 
 
 def type_text(value: Any) -> str:

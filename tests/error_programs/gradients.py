@@ -37,6 +37,17 @@ def writing_what_is_differentiated(x):
     return ms.jacrev(inner)(x)
 
 
+@script(RuntimeError, "a container that the function is differentiated by is changed: copy it")
+def a_container_that_is_changed():
+    """`t = list(t)` first."""
+
+    def inner(t):
+        t[0] = t[0] * 2
+        return t[0]
+
+    return ms.grad(inner)(ms.mutable([Tensor(1.0)]))
+
+
 @on(TypeError, "which Parameter to differentiate by depends on a Tensor: choose outside")
 def a_chosen_weight(x):
     """Choose outside, or take the gradients of both."""

@@ -1,22 +1,38 @@
 """What is older than the call.
 
 A compiled function reads globals, closures and attributes as they are at the call. Of these it can
-write Tensors and Parameters only.
+write Tensors, Parameters, lists, dicts, sets, and attributes that are numbers.
 """
 
 import collections
 
-from error_programs.catalogue import NET, on
+import numpy as np
 
-NUMBERS = [1, 2]
+import minispore as ms
+from error_programs.catalogue import NET, on, script
+
+ARRAY = np.array([1, 2])
 TOTAL = 0
 
 
-@on(TypeError, "'NUMBERS' is older than the compiled call, so the graph cannot change it")
-def changing_a_global_list(x):
+@on(TypeError, "'ARRAY' is older than the compiled call, so the graph cannot change it")
+def changing_a_global_array(x):
     """Copy it first, or return the new value."""
-    NUMBERS.append(3)
+    ARRAY[0] = 3
     return x
+
+
+@script(TypeError, "a list, dict or set that the compiled function changes is reached in two ways")
+def two_lists_that_are_one():
+    """Pass a copy of it."""
+
+    @ms.jit
+    def move(source, target):
+        target.append(source.pop())
+
+    move([1], [2])
+    items = [1]
+    move(items, items)
 
 
 @on(RuntimeError, "the global 'TOTAL' cannot be written in a compiled graph")
@@ -45,9 +61,9 @@ on(RuntimeError, "'count' belongs to a function outside the graph: return the va
 
 
 @on(TypeError, "'number' of Net is older than the compiled call, so the graph can write only a")
-def writing_a_number_to_an_object(x):
-    """Make it a Parameter, or return the value."""
-    NET.number = 4
+def writing_a_text_to_an_object(x):
+    """Write a number, make it a Parameter, or return the value."""
+    NET.number = "four"
     return x
 
 
