@@ -22,7 +22,7 @@ from typing import Any
 
 from minispore import dtype, initializer, nn, ops
 from minispore.autodiff.api import GradOperation, get_grad, grad, value_and_grad
-from minispore.autodiff.jacobian import jacfwd, jacrev, jvp, vjp
+from minispore.autodiff.jacobian import derivative, jacfwd, jacrev, jvp, vjp
 from minispore.compile import jit
 from minispore.composite import HyperMap, Map, MultitypeFuncGraph, Partial, partial
 from minispore.context import set_recursion_limit
@@ -37,10 +37,15 @@ from minispore.random import get_seed, set_seed
 from minispore.tensor import Tensor, tensor
 
 _KINDS_OF_LAYERS = ("activation", "basic", "container", "embedding", "normalization")
+_MULTITYPE = (
+    "add", "sub", "mul", "div", "mod", "equal", "not_equal", "less", "less_equal", "greater",
+    "greater_equal", "logical_and", "logical_or", "logical_not", "negative", "getitem", "setitem",
+    "zeros_like", "ones_like", "bitwise_and", "bitwise_or", "bitwise_xor",
+)  # fmt: skip
 HIGHER = {
     function.__name__: function
     for function in (
-        GradOperation, get_grad, grad, jacfwd, jacrev, jvp, value_and_grad, vjp,
+        GradOperation, derivative, get_grad, grad, jacfwd, jacrev, jvp, value_and_grad, vjp,
         HookBackward, HyperMap, InsertGradientOf, Map, MultitypeFuncGraph, Partial, Primitive,
         constexpr, partial,
     )
@@ -91,6 +96,7 @@ def _table() -> dict[str, dict[str, Any]]:
              "no_inline": no_inline, "set_recursion_limit": set_recursion_limit}  # fmt: skip
     layers = _public(nn)
     logger = logging.getLogger("minispore")
+    multitype = {name: getattr(ops, name) for name in _MULTITYPE}
     executors = {"_pynative_executor": _Executors(), "_cell_graph_executor": _Executors()}
     primitives = {"Primitive": Primitive, "constexpr": constexpr, "_primexpr": constexpr}
     wrappers = {
@@ -118,6 +124,7 @@ def _table() -> dict[str, dict[str, Any]]:
         "minispore.ops.operations": operations,
         "minispore.ops.functional": operations,
         "minispore.ops.composite": operations,
+        "minispore.ops.composite.multitype_ops": multitype,
         "minispore.ops.function": operations,
         "minispore.ops.primitive": primitives,
         "minispore.nn.wrap.cell_wrapper": wrappers,

@@ -341,3 +341,22 @@ row("cross_entropy", (floats(3), np.array(1)), lambda x, t: cross_entropy(x[None
 row("nll_loss", (floats(4, 3), _labels, floats(3, low=0.5)),
     lambda x, t, w: -sum(w[c] * x[n, c] for n, c in enumerate(t) if c >= 0)
     / sum(w[c] for c in t if c >= 0))
+# New rows come last, so that the numbers of the others stay what they are.
+row("hypot", (floats(2, 3), floats(3)), np.hypot)
+row("logaddexp", (floats(2, 3), floats(3)), np.logaddexp)
+row("xlogy", (floats(2, 3), floats(3, low=0.5)), lambda x, y: x * np.log(y))
+row("median", (distinct(2, 4),),
+    lambda x: (np.sort(x, 0)[0], np.argsort(x, 0)[0]), 0, axis=0)
+row("median", (distinct(2, 5),), lambda x: np.median(x, 1), 1,
+    call=lambda x: ops.median(x)[0])
+row("cummax", (distinct(2, 5),), lambda x: np.maximum.accumulate(x, 1), 1,
+    call=lambda x: ops.cummax(x, -1)[0])
+row("cummin", (distinct(4, 2),), lambda x: np.minimum.accumulate(x, 0), 1,
+    call=lambda x: ops.cummin(x, 0)[0])
+row("tensor_scatter_max", (distinct(4), np.array([[1], [2]]), 0.9 * distinct(2)),
+    lambda x, i, y: np.concatenate([x[:1], np.maximum(x[1:3], y), x[3:]]), 1)
+row("tensor_scatter_min", (distinct(4), np.array([[1], [2]]), 0.9 * distinct(2)),
+    lambda x, i, y: np.concatenate([x[:1], np.minimum(x[1:3], y), x[3:]]), 1)
+row("scatter", (floats(2, 3), np.array([[0], [2]]), floats(2, 1)),
+    lambda x, i, y: np.array([[y[0, 0], x[0, 1], x[0, 2]], [x[1, 0], x[1, 1], y[1, 0]]]),
+    call=lambda x, i, y: ops.scatter(x, 1, i, y))

@@ -227,7 +227,7 @@ RULES = {
 } | {name: "float" for name in (
     "Div", "Atan2", "Sqrt", "Rsqrt", "Reciprocal", "Exp", "Expm1", "Log", "Log1p", "Log2", "Log10",
     "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Erf",
-    "Tanh", "Sigmoid", "SiLU", "Softplus", "GeLU", "GeLUExact",
+    "Erfc", "Tanh", "Sigmoid", "SiLU", "Softplus", "GeLU", "GeLUExact",
 )} | {name: "bool" for name in (
     "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "IsNan", "IsInf",
     "IsFinite",
@@ -619,6 +619,15 @@ SCALARS["ScalarCast"] = [
     (REGISTRY["ScalarCast"].bound(kind=k), (v,), k(v))
     for k, v in ((int, -2.7), (float, 3), (bool, 0.5))
 ]
+
+# New rows come last, so that the numbers of the others stay what they are.
+unary("Erfc", np.vectorize(math.erfc, otypes=[np.float64]))
+for _name, _extreme in (("TensorScatterMax", np.maximum), ("TensorScatterMin", np.minimum)):
+    row(_name,
+        Case(prim(_name), (distinct(3, 2), np.array([[1], [-2]]), 0.9 * distinct(2, 2)),
+             lambda x, i, y, extreme=_extreme: np.stack([x[0], extreme(x[1], extreme(*y)), x[2]]),
+             1),
+        Case(prim(_name), (floats(3), np.zeros((0, 1), np.int64), floats(0)), lambda x, i, y: x, 1))
 
 # Tuples, stacks and the passage between numbers and Tensors: tests of their own in test_ops.py.
 STRUCTURAL = {

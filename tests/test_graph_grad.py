@@ -707,3 +707,24 @@ def test_an_argument_with_another_name_is_not_written():
     for f in (lambda a, b: write(a) * b, lambda a, b: write(b) * a, lambda a, b: write(a) * X):
         with pytest.raises(RuntimeError, match="written in place; copy it first"):
             ms.jit(ms.grad(f))(X, X)
+
+
+def test_what_assign_add_returns_is_the_sum_for_gradients():
+    net = Net()
+
+    def returned(a):
+        return ops.assign_add(net.w, a) * a
+
+    def read(a):
+        ops.assign_sub(net.w, a)
+        return net.w * a
+
+    for f, by_a, by_w in ((returned, 2 * X + net.w, X), (read, net.w + 0, X)):
+        for run in (
+            lambda f=f: ms.grad(f, 0, net.w)(X),
+            lambda f=f: ms.jit(ms.grad(f, 0, net.w))(X),
+        ):
+            before = net.w.copy()
+            found = run()
+            assert_same(found, (by_a if f is returned else before - X, by_w))
+            net.w.set_data(before)

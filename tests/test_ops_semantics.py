@@ -717,7 +717,7 @@ def test_writes_of_parts() -> None:
         whole = getattr(ops, name.replace("Scatter", "ScatterNd"))()
         out_nd = whole(nd, Tensor(at[:, None]), Tensor(rows))
         assert_same((x, nd, out, out_nd), (expected,) * 4)
-    for function in (ops.scatter_update, ops.scatter_add, ops.scatter_sub):
+    for function in (ops.scatter_update, ops.scatter_add, ops.scatter_sub, ops.scatter_max):
         with pytest.raises(ValueError, match="needs slices of shape"):
             function(M, Tensor([0]), M)
     for function in (ops.scatter_nd_update, ops.scatter_nd_add, ops.scatter_nd_sub):
@@ -728,6 +728,19 @@ def test_writes_of_parts() -> None:
     assert_same((velocity, weight), (1.1 * M.asnumpy(), 0.45 * M.asnumpy()))
     ops.ApplyMomentum(use_nesterov=True)(weight, velocity, 1.0, M, 0.0)
     assert_same(weight, -0.55 * M.asnumpy())
+
+
+def test_writes_of_extremes() -> None:
+    rows, at = np.array([[1.0, 2], [3, 4], [-5, 6]], np.float32), np.array([2, 0, 2])
+    for function, write, cls in (
+        (np.maximum, ops.scatter_max, ops.ScatterMax),
+        (np.minimum, ops.scatter_min, ops.ScatterMin),
+    ):
+        expected = np.arange(6, dtype=np.float32).reshape(3, 2)
+        x, y = Tensor(expected), Tensor(expected)
+        function.at(expected, at, rows)
+        found = write(x, Tensor(at), Tensor(rows)), cls()(y, Tensor(at), Tensor(rows))
+        assert_same((x, y, *found), (expected,) * 4)
 
 
 def test_clipping_by_norms() -> None:
@@ -827,3 +840,48 @@ def test_tuples_and_stacks() -> None:
     assert push.infer(STACK, FLOAT) == STACK and pop.infer(STACK) == AbstractTuple((FLOAT, STACK))
     top, below = pop.eval(stack)
     assert (top, pop.eval(below)[0], pop.eval(None)) == (2.0, 1.0, (0.0, None))
+
+
+@pytest.mark.parametrize("call", [lambda f, *a: f(*a), lambda f, *a: ms.jit(f)(*a)])
+def test_order_and_formulas_at_the_edges(call):
+    nan, inf = np.nan, np.inf
+
+    def formulas(a, b):
+        return ops.hypot(a, b), ops.logaddexp(a, b), ops.xlogy(b, a), ops.erfc(b)
+
+    def order(a, k):
+        return ops.median(a), ops.cummax(a, 0), ops.cummin(k, -1), ops.median(k, 0, True)
+
+    a, b = np.array([3e38, 0, inf, nan, 0], np.float32), np.array([1e38, 0, 1, 0, 5], np.float32)
+    hypot, added, product, rest = call(formulas, Tensor(a), Tensor(b))
+    assert_same(hypot, np.hypot(a, b))
+    with np.errstate(invalid="ignore"):
+        assert_same(added, np.logaddexp(a, b))
+    assert_same(product, np.array([inf, 0, inf, nan, -inf], np.float32))
+    assert_same(rest[4], np.float32(1.5374597944280347e-12))
+    a = Tensor([1.0, 3.0, 3.0, 2.0, nan, 5.0])
+    of_a, largest, smallest, of_k = call(order, a, Tensor([[3, 1, 1], [1, 2, 0]]))
+    assert_same(of_a, (Tensor(nan), Tensor(4)))
+    assert_same(largest, (Tensor([1.0, 3, 3, 3, nan, nan]), Tensor([0, 1, 2, 2, 4, 4])))
+    places = Tensor([[0, 1, 2], [0, 0, 2]], dt.int32)
+    assert_same(smallest, (Tensor([[3, 1, 1], [1, 1, 0]]), places))
+    assert_same(of_k, (Tensor([[1, 1, 0]]), Tensor([[1, 0, 1]])))
+
+
+def test_gradients_of_equal_extremes_are_shared():
+    x, i, y = Tensor([1.0, 2.0, 3.0]), Tensor([[0], [0], [2]]), Tensor([1.0, 1.0, 4.0])
+    by_x, by_y = ms.grad(ops.tensor_scatter_max, (0, 2))(x, i, y)
+    assert_same(by_x, Tensor([1 / 3, 1.0, 0.0]))
+    assert_same(by_y, Tensor([1 / 3, 1 / 3, 1.0]))
+
+
+@pytest.mark.parametrize("run", [lambda f: f, ms.jit])
+def test_derivatives_of_an_order(run):
+    x, y = Tensor([1.0, 2.0]), Tensor([3.0, 5.0])
+    third = run(lambda x: ops.derivative(ops.sin, x, 3))(x)
+    assert_same(third, (ops.sin(x), -ops.cos(x)), 10.0)
+    found = run(lambda x, y: ops.derivative(lambda x, y: x * x * y, (x, y), 2))(x, y)
+    assert_same(found, (x * x * y, 2 * y + 4 * x), 10.0)
+    for order, error in ((0, ValueError), (True, TypeError)):
+        with pytest.raises(error, match="derivative: order"):
+            ops.derivative(ops.sin, x, order)

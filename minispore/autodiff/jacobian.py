@@ -160,6 +160,38 @@ def jvp(fn: Callable, inputs: Any, v: Any, has_aux: bool = False) -> tuple:
     return DirectionalDerivative(fn, has_aux)(*inputs, *v)
 
 
+def derivative(fn: Callable, primals: Any, order: int) -> tuple:
+    """(value, derivative of an order) of a function, where all inputs move alike.
+
+    For one input and element-wise functions that is the ordinary derivative: ``ops.sin``, order 2,
+    gives ``-sin``.  (MindSpore: ``mindspore.ops.derivative``, of fewer functions.)
+
+    Args:
+        primals: a Tensor, or a tuple or list of them: the point.
+        order: 1 or more.
+
+    Raises:
+        TypeError: inputs that are no Tensors, or an order that is no int.
+        ValueError: an order below 1.
+    """
+    if not isinstance(order, int) or isinstance(order, bool):
+        raise TypeError(f"derivative: order must be an int, not {type(order).__name__}")
+    if order < 1:
+        raise ValueError(f"derivative: order must be 1 or more, not {order}")
+    inputs = tuple(primals) if isinstance(primals, (tuple, list)) else (primals,)
+    ones = tuple(map(ops.ones_like, inputs))
+    value, found = jvp(fn, inputs, ones)
+    for _ in range(order - 1):
+        fn = _along_ones(fn)
+        found = jvp(fn, inputs, ones)[1]
+    return value, found
+
+
+def _along_ones(fn: Callable) -> Callable:
+    """The function that gives the derivative of `fn` where all inputs move alike."""
+    return lambda *inputs: jvp(fn, inputs, tuple(map(ops.ones_like, inputs)))[1]
+
+
 @dataclass(frozen=True)
 class DirectionalDerivative:
     """``jvp`` of a function, as a function of the inputs and then as many directions."""
@@ -272,4 +304,7 @@ def _unit(likes: Sequence[Tensor], which: int, i: Any) -> list[Tensor]:
     return found
 
 
-__all__ = ["JacobianFunction", "Point", "jacfwd", "jacrev", "jvp", "linearise", "stacked", "vjp"]
+__all__ = [
+    "JacobianFunction", "Point", "derivative", "jacfwd", "jacrev", "jvp", "linearise", "stacked",
+    "vjp",
+]  # fmt: skip

@@ -13,14 +13,14 @@ from minispore.ops.structural import (
 )
 from minispore.ops.elementwise import (
     Abs, Acos, Acosh, Add, Asin, Asinh, Atan, Atan2, Atanh, BitwiseAnd, BitwiseOr, BitwiseXor,
-    Ceil, Cos, Cosh, Div, Elementwise, Equal, Erf, Exp, Expm1, Floor, FloorDiv, FloorMod,
+    Ceil, Cos, Cosh, Div, Elementwise, Equal, Erf, Erfc, Exp, Expm1, Floor, FloorDiv, FloorMod,
     GeLU, GeLUExact, Greater, GreaterEqual, IsFinite, IsInf, IsNan, Less, LessEqual, Log,
     Log10, Log1p, Log2, LogicalAnd, LogicalNot, LogicalOr, LogicalXor, Maximum, Minimum, Mod,
     Mul, Neg, NotEqual, Pow, ReLU, RealDiv, Reciprocal, Round, Rsqrt, Select, SiLU, Sigmoid,
     Sign, Sin, Sinh, Softplus, Sqrt, Square, Sub, Tan, Tanh, Trunc, TruncateDiv, abs,
     absolute, acos, acosh, add, arctan, arctan2, asin, asinh, atan, atan2, atanh, bitwise_and,
     bitwise_or, bitwise_xor, ceil, clamp, clip, clip_by_value, cos, cosh, div, divide, eq,
-    equal, erf, exp, expm1, floor, floor_div, floor_divide, floor_mod, fmod, ge, greater,
+    equal, erf, erfc, exp, expm1, floor, floor_div, floor_divide, floor_mod, fmod, ge, greater,
     greater_equal, gt, isclose, isfinite, isinf, isnan, le, lerp, less, less_equal, log,
     log10, log1p, log2, logical_and, logical_not, logical_or, logical_xor, lt, maximum,
     minimum, mod, mul, multiply, ne, neg, negative, not_equal, pow, reciprocal, remainder,
@@ -50,9 +50,10 @@ from minispore.ops.creation import (
 )
 from minispore.ops.gather import (
     ArgSort, Gather, GatherD, GatherNd, IndexAdd, NonZero, OneHot, Sort, TensorScatterAdd,
-    TensorScatterElements, TensorScatterUpdate, TopK, Unique, argsort, argwhere, gather,
-    gather_d, gather_elements, gather_nd, index_add, index_select, masked_fill, masked_select,
-    nonzero, one_hot, scatter_nd, sort, tensor_scatter_add, tensor_scatter_elements,
+    TensorScatterElements, TensorScatterMax, TensorScatterMin, TensorScatterUpdate, TopK, Unique,
+    argsort, argwhere, gather, gather_d, gather_elements, gather_nd, index_add, index_select,
+    masked_fill, masked_select, nonzero, one_hot, scatter_nd, sort, tensor_scatter_add,
+    tensor_scatter_elements, tensor_scatter_max, tensor_scatter_min,
     tensor_scatter_update, topk, unique, unsorted_segment_sum,
 )
 from minispore.ops.state import (
@@ -76,15 +77,15 @@ from minispore.ops.random import (
     standard_normal, uniform,
 )
 from minispore.ops.scatter import (
-    scatter_add, scatter_nd_add, scatter_nd_sub, scatter_nd_update, scatter_sub,
-    scatter_update, tensor_scatter_sub,
+    scatter, scatter_add, scatter_max, scatter_min, scatter_nd_add, scatter_nd_sub,
+    scatter_nd_update, scatter_sub, scatter_update, tensor_scatter_sub,
 )
 from minispore.ops.classes import (
     ApplyMomentum, ArgMaxWithValue, ArgMinWithValue, BCEWithLogitsLoss, BinaryCrossEntropy,
     DType, DivNoNan, Elu, Eye, GatherV2, Ger, HSigmoid, HSwish, Inv, IsClose, KLDivLoss, L2Loss,
     L2Normalize, LayerNorm, Lerp, LinSpace, MaskedFill, MaskedSelect, Meshgrid, Mish, NLLLoss,
-    Ones, PReLU, Pack, Range, ReLU6, Rint, Roll, ScatterAdd, ScatterNd, ScatterNdAdd,
-    ScatterNdSub, ScatterNdUpdate, ScatterSub, ScatterUpdate, SeLU,
+    Ones, PReLU, Pack, Range, ReLU6, Rint, Roll, ScatterAdd, ScatterMax, ScatterMin, ScatterNd,
+    ScatterNdAdd, ScatterNdSub, ScatterNdUpdate, ScatterSub, ScatterUpdate, SeLU,
     SigmoidCrossEntropyWithLogits, Slice, SmoothL1Loss, SoftmaxCrossEntropyWithLogits, Softsign,
     SparseSoftmaxCrossEntropyWithLogits, SquaredDifference, TensorAdd, TensorScatterSub,
     TensorShape, Trace, Tril, Triu, TupleToArray, Unpack, UnsortedSegmentSum, Unstack, Zeros,
@@ -92,6 +93,6 @@ from minispore.ops.classes import (
     tuple_to_array,
 )
 from minispore.ops.formulas import (
-    addcdiv, addcmul, addmm, addmv, baddbmm, deg2rad, diagonal, exp2, frac, index_fill, mm, mv,
-    rad2deg,
+    addcdiv, addcmul, addmm, addmv, baddbmm, cummax, cummin, deg2rad, diagonal, exp2, frac, hypot,
+    index_fill, logaddexp, median, mm, mv, rad2deg, xlogy,
 )

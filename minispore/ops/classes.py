@@ -17,6 +17,8 @@ from minispore import ops
 from minispore.ops.common import Composite, check_tensor, require
 from minispore.ops.scatter import (
     scatter_add,
+    scatter_max,
+    scatter_min,
     scatter_nd_add,
     scatter_nd_sub,
     scatter_nd_update,
@@ -260,6 +262,8 @@ TensorScatterSub = _class("TensorScatterSub", tensor_scatter_sub)
 ScatterUpdate = _class("ScatterUpdate", _locked(scatter_update), use_locking=True)
 ScatterAdd = _class("ScatterAdd", _locked(scatter_add), use_locking=False)
 ScatterSub = _class("ScatterSub", _locked(scatter_sub), use_locking=False)
+ScatterMax = _class("ScatterMax", _locked(scatter_max), use_locking=False)
+ScatterMin = _class("ScatterMin", _locked(scatter_min), use_locking=False)
 ScatterNdUpdate = _class("ScatterNdUpdate", _locked(scatter_nd_update), use_locking=True)
 ScatterNdAdd = _class("ScatterNdAdd", _locked(scatter_nd_add), use_locking=False)
 ScatterNdSub = _class("ScatterNdSub", _locked(scatter_nd_sub), use_locking=False)

@@ -133,6 +133,12 @@ def _erf(x: np.ndarray) -> Any:
     return erf(x)
 
 
+def _erfc(x: np.ndarray) -> Any:
+    from scipy.special import erfc
+
+    return erfc(x)
+
+
 def _sigmoid(x: np.ndarray) -> Any:
     return 1 / (1 + np.exp(-x))
 
@@ -234,6 +240,8 @@ Round = row("Round", 1, NUMBER, _integers_kept(np.round), "round({0})")  # half 
 Trunc = row("Trunc", 1, NUMBER, _integers_kept(np.trunc), "trunc({0})")
 Erf = row("Erf", 1, FLOAT, _erf, "erf({0})",
           lambda x, out, d: _TWO_OVER_SQRT_PI * d * ops.exp(-(x * x)))
+Erfc = row("Erfc", 1, FLOAT, _erfc, "erfc({0})",
+           lambda x, out, d: -_TWO_OVER_SQRT_PI * d * ops.exp(-(x * x)))
 Tanh = row("Tanh", 1, FLOAT, np.tanh, "tanh({0})", lambda x, out, d: d * (1 - out * out))
 Sigmoid = row("Sigmoid", 1, FLOAT, _sigmoid, "1 / (1 + exp(-{0}))",
               lambda x, out, d: d * out * (1 - out))
@@ -420,6 +428,7 @@ floor: Function = _function(Floor, "floor", "Each element rounded down; no gradi
 ceil: Function = _function(Ceil, "ceil", "Each element rounded up; no gradient.")
 trunc: Function = _function(Trunc, "trunc", "Each element rounded towards zero; no gradient.")
 erf: Function = _function(Erf, "erf", "The error function of each element.")
+erfc: Function = _function(Erfc, "erfc", "1 less the error function of each element.")
 equal: Function = _function(Equal, "equal", "Where the operands are equal.")
 not_equal: Function = _function(NotEqual, "not_equal", "Where the operands differ.")
 less: Function = _function(Less, "less", "Where the first operand is less than the second.")

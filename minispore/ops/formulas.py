@@ -1,6 +1,7 @@
 """Ops that are a formula of other ops: nothing here has a primitive, a type rule or a gradient.
 
-Angles, fractions, products that are added to something, diagonals, filled positions.
+Angles, fractions, medians, extremes so far, products that are added to something, diagonals, filled
+positions.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from minispore import dtype as dt
 from minispore import ops
 from minispore.ops.common import as_int, check_tensor, one_axis
 from minispore.ops.gather import as_index, check_range
+from minispore.ops.state import as_float
+from minispore.primitive import as_tensor
 
 
 def frac(x: Any) -> Any:
@@ -46,6 +50,92 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Any:
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Any:
     """``input + value * tensor1 / tensor2``; all broadcast.  MindSpore: ``ops.addcdiv``."""
     return ops.add(input, ops.mul(ops.div(tensor1, tensor2), value))
+
+
+def hypot(input: Any, other: Any) -> Any:
+    """The length of the hypotenuse: the square root of ``input**2 + other**2``; both broadcast.
+
+    No square overflows.  Integers are computed in floats.  MindSpore: ``ops.hypot``.
+    """
+    x, y = as_float(as_tensor(input)), as_float(as_tensor(other))
+    scale = ops.stop_gradient(ops.maximum(ops.abs(x), ops.abs(y)))
+    usual = ops.logical_and(ops.greater(scale, 0), ops.isfinite(scale))
+    scale = ops.where(usual, scale, ops.ones_like(scale))
+    return scale * ops.sqrt(ops.square(x / scale) + ops.square(y / scale))
+
+
+def logaddexp(input: Any, other: Any) -> Any:
+    """The logarithm of ``exp(input) + exp(other)``, without overflow; both broadcast.
+
+    MindSpore: ``ops.logaddexp``.
+    """
+    x, y = as_float(as_tensor(input)), as_float(as_tensor(other))
+    top = ops.stop_gradient(ops.maximum(x, y))
+    top = ops.where(ops.isfinite(top), top, ops.zeros_like(top))  # inf - inf would be nan
+    return top + ops.log(ops.exp(x - top) + ops.exp(y - top))
+
+
+def xlogy(input: Any, other: Any) -> Any:
+    """``input * log(other)``, and 0 where `input` is 0 unless `other` is nan; both broadcast.
+
+    Integers are computed in floats.  MindSpore: ``ops.xlogy`` (there 0 with 0 is nan).
+    """
+    x, y = as_float(as_tensor(input)), as_float(as_tensor(other))
+    strange = ops.logical_or(ops.less_equal(y, 0), ops.isinf(y))
+    hidden = ops.logical_and(ops.equal(x, 0), strange)
+    return ops.mul(x, ops.log(ops.where(hidden, ops.ones_like(y), y)))
+
+
+# ---------------------------------------------------------------------------------------- order
+
+
+def median(input: Any, axis: int = -1, keepdims: bool = False) -> tuple:
+    """(the lower median along `axis`, its Int64 position); nan where there is one.
+
+    ValueError for an axis out of range.  MindSpore: ``ops.median``.
+    """
+    x = check_tensor("median", input)
+    if not x.shape:
+        return ops.identity(x), ops.zeros((), dt.int64)
+    axis = one_axis("median", axis, len(x.shape))
+    middle = ops.narrow(ops.argsort(x, axis), axis, (x.shape[axis] - 1) // 2, 1)
+    unknown = ops.isnan(x) if x.dtype.is_float else ops.not_equal(x, x)
+    first = ops.argmax(ops.cast(unknown, dt.int32), axis, True)
+    place = ops.where(ops.any(unknown, axis, True), ops.cast(first, middle.dtype), middle)
+    found = ops.gather_elements(x, axis, place), ops.cast(place, dt.int64)
+    return found if keepdims else tuple(ops.squeeze(v, axis) for v in found)
+
+
+def _running(name: str, input: Any, axis: Any, pick: Any) -> tuple:
+    """Extremes so far along an axis, and the last positions where they are."""
+    x = check_tensor(name, input)
+    axis = one_axis(name, axis, len(x.shape))
+    moved = ops.movedim(x, axis, -1)
+    n = moved.shape[-1]
+    steps = ops.arange(n)
+    until = ops.minimum(ops.expand_dims(steps, 1), ops.arange(n - 1, -1, -1))  # row i: n-1 ... 0
+    first = pick(ops.gather(moved, until, len(x.shape) - 1), -1)
+    place = ops.minimum(steps, n - 1 - ops.cast(first, dt.int64))
+    place = ops.broadcast_to(place, moved.shape)
+    values = ops.gather_elements(moved, -1, place)
+    return ops.movedim(values, -1, axis), ops.movedim(place, -1, axis)
+
+
+def cummax(input: Any, axis: int) -> tuple:
+    """(the largest element so far along `axis`, its last Int64 position); nan counts as such.
+
+    ValueError for an axis out of range.  MindSpore: ``ops.cummax``.
+    """
+    return _running("cummax", input, axis, ops.argmax)
+
+
+def cummin(input: Any, axis: int) -> tuple:
+    """(the smallest element so far along `axis`, its last Int32 position); nan counts as such.
+
+    ValueError for an axis out of range.  MindSpore: ``ops.cummin``.
+    """
+    values, place = _running("cummin", input, axis, ops.argmin)
+    return values, ops.cast(place, dt.int32)
 
 
 # ------------------------------------------------------------------------------------ products

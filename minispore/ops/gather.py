@@ -187,6 +187,9 @@ class TensorScatterElements(Primitive):
         return kept, None, apply(GatherD.bound(axis=self.attrs["axis"]), dout, index)
 
 
+_EXTREMES = {"max": np.maximum, "min": np.minimum}
+
+
 def scattered(x: np.ndarray, index: np.ndarray, y: np.ndarray, reduction: str) -> np.ndarray:
     """`x` with rows of `y` put at, or added to, flat positions along its leading elements.
 
@@ -197,6 +200,8 @@ def scattered(x: np.ndarray, index: np.ndarray, y: np.ndarray, reduction: str) -
         rows = out.reshape((-1, *y.shape[1:]))
         if reduction == "add":
             add_rows(rows, index, widened(y))
+        elif reduction in _EXTREMES:
+            _EXTREMES[reduction].at(rows, index, y)
         else:
             rows[index] = y
     return out
@@ -287,6 +292,25 @@ class TensorScatterUpdate(_TensorScatter):
     """
 
     reduction = "none"
+
+
+class TensorScatterMax(_TensorScatter):
+    """Slices at positions, where they are larger; the gradient goes to equal winners in parts."""
+
+    reduction = "max"
+
+    def vjp(self, inputs: tuple, out: Any, dout: Any) -> tuple:
+        x, index, y = inputs
+        kept = ops.cast(ops.equal(x, out), dout.dtype)
+        put = ops.cast(ops.equal(y, apply(GatherNd(), out, index)), dout.dtype)
+        share = dout / apply(TensorScatterAdd(), kept, index, put)
+        return share * kept, None, apply(GatherNd(), share, index) * put
+
+
+class TensorScatterMin(TensorScatterMax):
+    """Slices at positions, where they are smaller; the gradient goes to equal winners in parts."""
+
+    reduction = "min"
 
 
 class ArgSort(Primitive):
@@ -501,6 +525,23 @@ def tensor_scatter_update(input_x: Any, indices: Any, updates: Any) -> Any:
     MindSpore: ``ops.tensor_scatter_update``, ``ops.TensorScatterUpdate``.
     """
     return TensorScatterUpdate()(input_x, indices, updates)
+
+
+def tensor_scatter_max(input_x: Any, indices: Any, updates: Any) -> Any:
+    """The larger of `input_x` and all `updates` at the positions in `indices`, element by element.
+
+    Errors as in ``tensor_scatter_add``.
+    MindSpore: ``ops.tensor_scatter_max``, ``ops.TensorScatterMax``.
+    """
+    return TensorScatterMax()(input_x, indices, updates)
+
+
+def tensor_scatter_min(input_x: Any, indices: Any, updates: Any) -> Any:
+    """The smaller of `input_x` and all `updates` at the positions in `indices`.
+
+    As ``tensor_scatter_max``.  MindSpore: ``ops.tensor_scatter_min``, ``ops.TensorScatterMin``.
+    """
+    return TensorScatterMin()(input_x, indices, updates)
 
 
 def scatter_nd(indices: Any, updates: Any, shape: Any) -> Any:

@@ -86,3 +86,27 @@ def tensor_scatter_sub(input_x: Any, indices: Any, updates: Any) -> Any:
     MindSpore: ``ops.tensor_scatter_sub``, ``ops.TensorScatterSub``.
     """
     return ops.tensor_scatter_add(input_x, indices, -check_tensor("tensor_scatter_sub", updates))
+
+
+def scatter_max(input_x: Any, indices: Any, updates: Any) -> Any:
+    """Keep the larger of the slices of `input_x` along its first axis at `indices` and `updates`.
+
+    In place; shapes, errors and result as in ``scatter_update``.
+    MindSpore: ``ops.scatter_max``, ``ops.ScatterMax``.
+    """
+    index, rows = _rows("scatter_max", input_x, indices, updates)
+    return ops.assign(input_x, ops.tensor_scatter_max(input_x, index, rows))
+
+
+def scatter_min(input_x: Any, indices: Any, updates: Any) -> Any:
+    """Keep the smaller; as ``scatter_max``.  MindSpore: ``ops.scatter_min``, ``ops.ScatterMin``."""
+    index, rows = _rows("scatter_min", input_x, indices, updates)
+    return ops.assign(input_x, ops.tensor_scatter_min(input_x, index, rows))
+
+
+def scatter(input: Any, axis: int, index: Any, src: Any) -> Any:
+    """`input` with the elements of `src` at the positions `index` along `axis`; writes nothing.
+
+    As ``tensor_scatter_elements``.  MindSpore: ``ops.scatter``.
+    """
+    return ops.tensor_scatter_elements(input, index, src, axis)

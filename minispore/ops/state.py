@@ -173,20 +173,27 @@ def assign(variable: Any, value: Any) -> Any:
 def assign_add(variable: Any, value: Any) -> Any:
     """Add `value` to the Tensor or Parameter `variable` in place; returns as ``assign``.
 
-    ValueError if the sum has another shape.  MindSpore: ``ops.assign_add``, ``ops.AssignAdd``.
+    What it returns is the sum for gradients too: they flow to both, although what is read of a
+    Parameter afterwards is differentiated as the Parameter alone.  ValueError if the sum has
+    another shape.  MindSpore: ``ops.assign_add``, ``ops.AssignAdd``.
     """
-    write(variable, ops.add(variable, value), "assign_add")
-    return ops.identity(variable)
+    return _moved(variable, ops.add(variable, value), "assign_add")
 
 
 def assign_sub(variable: Any, value: Any) -> Any:
-    """Subtract `value` from the Tensor or Parameter `variable` in place; returns as ``assign``.
+    """Subtract `value` from the Tensor or Parameter `variable` in place; as ``assign_add``.
 
     ValueError if the difference has another shape.  MindSpore: ``ops.assign_sub``,
     ``ops.AssignSub``.
     """
-    write(variable, ops.sub(variable, value), "assign_sub")
-    return ops.identity(variable)
+    return _moved(variable, ops.sub(variable, value), "assign_sub")
+
+
+def _moved(variable: Any, value: Any, name: str) -> Any:
+    """Write what was computed of a variable, and return it in the variable's dtype."""
+    new = ops.cast(value, variable.dtype)
+    write(variable, new, name)
+    return ops.identity(new)
 
 
 def depend(value: Any, expr: Any) -> Any:

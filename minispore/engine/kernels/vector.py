@@ -505,6 +505,16 @@ def erf_f8(x):
     return c_erf(x)
 
 
+def erfc_f4(x):
+    """1 less the error function by the C library, in Float64."""
+    return f4(c_erfc(f8(x)))
+
+
+def erfc_f8(x):
+    """1 less the error function by the C library."""
+    return c_erfc(x)
+
+
 def rsqrt_f4(x):
     """1 / sqrt(x): 1.5 ulp."""
     return _ONE / sqrt(x)

@@ -213,6 +213,7 @@ c_asinh, c_acosh, c_atanh = (
     _c("atanh", np.arctanh),
 )
 c_log10, c_erf, c_pow = _c("log10", np.log10), _c("erf", math.erf), _c("pow", np.power, 2)
+c_erfc = _c("erfc", math.erfc)
 c_atan2, c_fmod = _c("atan2", np.arctan2, 2), _c("fmod", np.fmod, 2)
 
 
