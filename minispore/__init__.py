@@ -29,6 +29,7 @@ from minispore.inputs import enable_dynamic
 from minispore.mutable import mutable
 from minispore.compile import jit
 from minispore.decorators import constexpr, jit_class, lazy_inline, no_inline
+from minispore.composite import vmap
 from minispore.jit_options import JitConfig
 from minispore.report import Report, explain
 from minispore import nn, train
@@ -36,6 +37,14 @@ from minispore.train.serialization import load_checkpoint, load_param_into_net, 
 from minispore import aliases as _aliases
 
 _aliases.install()
+
+
+def run_check() -> None:
+    """Multiply two Tensors, and say that it works (MindSpore: ``mindspore.run_check``)."""
+    product = jit(lambda x, y: x * y)(Tensor([2.0]), Tensor([3.0]))
+    assert product == 6
+    print(f"minispore version: {__version__}\nThe result of multiplication calculation is correct.")
+
 
 __all__ = [
     "GRAPH_MODE", "PYNATIVE_MODE", "STRICT", "COMPATIBLE", "LAX", "set_context", "get_context",
@@ -47,7 +56,7 @@ __all__ = [
     "set_seed", "get_seed",
     "jit", "JitConfig", "jit_class", "constexpr", "lazy_inline", "no_inline", "mutable",
     "enable_dynamic", "explain", "Report",
-    "grad", "value_and_grad", "get_grad", "vjp", "jvp", "jacfwd", "jacrev",
+    "grad", "value_and_grad", "get_grad", "vjp", "jvp", "jacfwd", "jacrev", "vmap", "run_check",
     "nn", "ops", "train",
     "save_checkpoint", "load_checkpoint", "load_param_into_net",
 ]  # fmt: skip

@@ -24,7 +24,34 @@ from minispore import dtype, initializer, nn, ops
 from minispore.autodiff.api import GradOperation, get_grad, grad, value_and_grad
 from minispore.autodiff.jacobian import derivative, jacfwd, jacrev, jvp, vjp
 from minispore.compile import jit
-from minispore.composite import HyperMap, Map, MultitypeFuncGraph, Partial, partial
+from minispore.composite import (
+    HyperMap,
+    Map,
+    MultitypeFuncGraph,
+    Partial,
+    PrimitiveWithInfer,
+    bool_not,
+    dict_getitem,
+    list_getitem,
+    list_len,
+    make_list,
+    make_tuple,
+    partial,
+    prim_attr_register,
+    scalar_add,
+    scalar_div,
+    scalar_eq,
+    scalar_floordiv,
+    scalar_gt,
+    scalar_lt,
+    scalar_mod,
+    scalar_mul,
+    scalar_sub,
+    tuple_getitem,
+    tuple_len,
+    tuple_setitem,
+    vmap,
+)  # fmt: skip
 from minispore.context import set_recursion_limit
 from minispore.decorators import constexpr, jit_class, lazy_inline, no_inline
 from minispore.jit_options import JitConfig
@@ -47,9 +74,17 @@ HIGHER = {
     for function in (
         GradOperation, derivative, get_grad, grad, jacfwd, jacrev, jvp, value_and_grad, vjp,
         HookBackward, HyperMap, InsertGradientOf, Map, MultitypeFuncGraph, Partial, Primitive,
-        constexpr, partial,
+        PrimitiveWithInfer, constexpr, partial, prim_attr_register, vmap,
     )
 }  # fmt: skip
+_PYTHON = {
+    function.__name__: function
+    for function in (
+        bool_not, make_list, make_tuple, scalar_add, scalar_div, scalar_eq, scalar_floordiv,
+        scalar_gt, scalar_lt, scalar_mod, scalar_mul, scalar_sub, tuple_getitem, tuple_len,
+        tuple_setitem,
+    )
+} | {"dict_getitem": dict_getitem, "list_getitem": list_getitem, "list_len": list_len}  # fmt: skip
 
 
 class _Module(ModuleType):
@@ -83,7 +118,7 @@ def _public(module: ModuleType) -> dict[str, Any]:
 
 def _table() -> dict[str, dict[str, Any]]:
     """Module paths, parents first, and the names found under each."""
-    operations = {**_public(ops), **HIGHER}
+    operations = {**_public(ops), **HIGHER, **_PYTHON}
     rules = {
         "bprop_getters": bprop_getters, "binop_grad_common": binop_grad_common,
         "Primitive": Primitive, "Tensor": Tensor,
@@ -98,7 +133,10 @@ def _table() -> dict[str, dict[str, Any]]:
     logger = logging.getLogger("minispore")
     multitype = {name: getattr(ops, name) for name in _MULTITYPE}
     executors = {"_pynative_executor": _Executors(), "_cell_graph_executor": _Executors()}
-    primitives = {"Primitive": Primitive, "constexpr": constexpr, "_primexpr": constexpr}
+    primitives = {
+        "Primitive": Primitive, "PrimitiveWithInfer": PrimitiveWithInfer, "constexpr": constexpr,
+        "prim_attr_register": prim_attr_register, "_primexpr": constexpr,
+    }  # fmt: skip
     wrappers = {
         c.__name__: c
         for c in (nn.ForwardValueAndGrad, nn.TrainOneStepCell, nn.WithEvalCell, nn.WithLossCell)
@@ -125,6 +163,10 @@ def _table() -> dict[str, dict[str, Any]]:
         "minispore.ops.functional": operations,
         "minispore.ops.composite": operations,
         "minispore.ops.composite.multitype_ops": multitype,
+        **{
+            f"minispore.ops.composite.multitype_ops.{name}_impl": {name: function}
+            for name, function in multitype.items()
+        },
         "minispore.ops.function": operations,
         "minispore.ops.primitive": primitives,
         "minispore.nn.wrap.cell_wrapper": wrappers,

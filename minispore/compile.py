@@ -308,12 +308,17 @@ def jit(
             stage of a compilation is verified, and errors show the compiler's own frames too.
             ``passes=`` rules and passes to add, or a Pipeline to run in place of the default one
             (minispore.passes); where a compiled function calls another, the outer one's count.
-            Without effect: ``exc_mode``, ``jit_syntax_level``, ``infer_boost``.
+            ``fn=`` the function, as before MindSpore 2.4.  Without effect: ``mode``, ``hash_args``,
+            ``jit_config``, ``compile_once`` (of that time), ``exc_mode``, ``jit_syntax_level``,
+            ``infer_boost``.
 
     Raises:
         ValueError: an unknown option, or a value that is not allowed.
         TypeError: a value of the wrong type.
     """
+    function = options.pop("fn", function)
+    for old in ("mode", "hash_args", "jit_config", "compile_once"):
+        options.pop(old, None)
     given = options_of(
         dict(capture_mode=capture_mode, jit_level=jit_level, dynamic=dynamic, fullgraph=fullgraph,
              backend=backend, **options)

@@ -8,10 +8,14 @@ front end evaluates them like a user's functions; there is nothing of them in a 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
+from minispore import ops
+from minispore.abstract import AbstractTensor
 from minispore.dtype import dtype_to_pytype, to_dtype
+from minispore.primitive import Primitive
 from minispore.tensor import Tensor
 
 KINDS: dict[str, type | tuple[type, ...]] = {
@@ -128,6 +132,189 @@ class Map(HyperMap):
     deep = False
 
 
+def vmap(fn: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
+    """A function that calls `fn` on each slice of its arguments, and stacks what it returns.
+
+    There is one call for each slice, in order; a graph holds them all.
+
+    Args:
+        in_axes: the axis along which every argument is sliced, None for one that is passed whole;
+            or a tuple or list of these, one for each argument (and within it, if that is a tuple
+            or list).
+        out_axes: the axis along which every result is stacked, None for the first call's alone; or
+            a tuple or list of these, one for each result.
+
+    Raises:
+        ValueError: from a call: there is no axis, or their sizes differ; axes that do not fit.
+
+    (MindSpore: ``mindspore.vmap``, which makes one call of batched operations.)
+    """
+
+    def mapped(*args: Any) -> Any:
+        axes = _axes_like(in_axes, args)
+        sizes = _sizes(args, axes)
+        if not sizes or min(sizes) < max(sizes):
+            raise ValueError(f"vmap: the axes must have one size, not {sizes}")
+        rows = [fn(*_sliced(args, axes, i)) for i in range(sizes[0])]
+        return _stacked(rows, out_axes)
+
+    return mapped
+
+
+def _axes_like(axes: Any, args: Any) -> Any:
+    """One axis for each argument."""
+    if not isinstance(args, (tuple, list)):
+        return axes
+    if not isinstance(axes, (tuple, list)):
+        return [_axes_like(axes, a) for a in args]
+    if len(axes) != len(args):
+        raise ValueError(f"vmap: {len(axes)} axes for {len(args)} values")
+    return [_axes_like(axes[i], args[i]) for i in range(len(args))]
+
+
+def _sizes(args: Any, axes: Any) -> list[int]:
+    """The sizes of the axes."""
+    if isinstance(args, (tuple, list)):
+        found = []
+        for i in range(len(args)):
+            found += _sizes(args[i], axes[i])
+        return found
+    return [] if axes is None else [args.shape[axes]]
+
+
+def _sliced(args: Any, axes: Any, i: int) -> Any:
+    """Slice number `i` of all arguments."""
+    if isinstance(args, (tuple, list)):
+        return tuple([_sliced(args[k], axes[k], i) for k in range(len(args))])
+    return args if axes is None else ops.squeeze(ops.narrow(args, axes, i, 1), axes)
+
+
+def _stacked(rows: list[Any], axes: Any) -> Any:
+    """The results of all calls, as one result."""
+    first = rows[0]
+    if not isinstance(first, (tuple, list)):
+        return first if axes is None else ops.stack(rows, axes)
+    axes = _axes_like(axes, first)
+    return tuple([_stacked([row[k] for row in rows], axes[k]) for k in range(len(first))])
+
+
+# ------------------------------------------- what MindSpore's graphs call; here Python does it
+
+
+def make_tuple(*items: Any) -> tuple:
+    """A tuple of its arguments (MindSpore: ``ops.functional.make_tuple``)."""
+    return items
+
+
+def make_list(*items: Any) -> list:
+    """A list of its arguments (MindSpore: ``ops.functional.make_list``)."""
+    return list(items)
+
+
+def tuple_getitem(data: Any, index: Any) -> Any:
+    """``data[index]`` (MindSpore: ``ops.functional.tuple_getitem``)."""
+    return data[index]
+
+
+def tuple_setitem(data: tuple, index: int, value: Any) -> tuple:
+    """A tuple with another item (MindSpore: ``ops.functional.tuple_setitem``)."""
+    return (*data[:index], value, *data[index + 1 :])
+
+
+def tuple_len(data: Any) -> int:
+    """``len(data)`` (MindSpore: ``ops.functional.tuple_len``)."""
+    return len(data)
+
+
+def scalar_add(x: Any, y: Any) -> Any:
+    """``x + y`` of numbers (MindSpore: ``ops.functional.scalar_add``)."""
+    return x + y
+
+
+def scalar_sub(x: Any, y: Any) -> Any:
+    """``x - y`` of numbers (MindSpore: ``ops.functional.scalar_sub``)."""
+    return x - y
+
+
+def scalar_mul(x: Any, y: Any) -> Any:
+    """``x * y`` of numbers (MindSpore: ``ops.functional.scalar_mul``)."""
+    return x * y
+
+
+def scalar_div(x: Any, y: Any) -> Any:
+    """``x / y`` of numbers (MindSpore: ``ops.functional.scalar_div``)."""
+    return x / y
+
+
+def scalar_floordiv(x: Any, y: Any) -> Any:
+    """``x // y`` of numbers (MindSpore: ``ops.functional.scalar_floordiv``)."""
+    return x // y
+
+
+def scalar_mod(x: Any, y: Any) -> Any:
+    """``x % y`` of numbers (MindSpore: ``ops.functional.scalar_mod``)."""
+    return x % y
+
+
+def scalar_eq(x: Any, y: Any) -> Any:
+    """``x == y`` of numbers (MindSpore: ``ops.functional.scalar_eq``)."""
+    return x == y
+
+
+def scalar_lt(x: Any, y: Any) -> Any:
+    """``x < y`` of numbers (MindSpore: ``ops.functional.scalar_lt``)."""
+    return x < y
+
+
+def scalar_gt(x: Any, y: Any) -> Any:
+    """``x > y`` of numbers (MindSpore: ``ops.functional.scalar_gt``)."""
+    return x > y
+
+
+def bool_not(x: Any) -> Any:
+    """``not x`` (MindSpore: ``ops.functional.bool_not``)."""
+    return not x
+
+
+class PrimitiveWithInfer(Primitive, register=False):
+    """A primitive of the user's that says ``infer_shape`` and ``infer_dtype`` of its operands.
+
+    They get the operands' shapes and element types.  To be run it needs ``eval`` too, as
+    ``ops.Primitive`` describes.  (MindSpore: ``ops.PrimitiveWithInfer``.)
+    """
+
+    def infer(self, *operands: Any) -> AbstractTensor:
+        shape = self.infer_shape(*[x.shape for x in operands])
+        return AbstractTensor(self.infer_dtype(*[x.dtype for x in operands]), tuple(shape))
+
+    def init_prim_io_names(self, inputs: list[str], outputs: list[str]) -> None:
+        """Accepted: operands have no names here."""
+
+    def add_prim_attr(self, name: str, value: Any) -> Primitive:
+        """Set an attribute; returns the primitive."""
+        setattr(self, name, value)
+        return self
+
+
+def prim_attr_register(init: Callable) -> Callable:
+    """For ``__init__`` of a primitive: what it is constructed with are its attributes.
+
+    (MindSpore: ``ops.prim_attr_register``.)
+    """
+    signature = inspect.signature(init)
+
+    @functools.wraps(init)
+    def constructed(self: Any, *args: Any, **kwargs: Any) -> None:
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        self.attrs.update(list(bound.arguments.items())[1:])
+        init(self, *args, **kwargs)
+
+    return constructed
+
+
+list_getitem = dict_getitem = tuple_getitem
+list_len = tuple_len
 partial = functools.partial
 
 

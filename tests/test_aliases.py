@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from differential import agree
 
 import minispore as ms
 from minispore import nn, ops
@@ -57,6 +58,10 @@ def test_import_is_light():
         "from minispore.common import lazy_inline, no_inline, jit_class",
         "from minispore.nn.wrap.cell_wrapper import WithLossCell, TrainOneStepCell",
         "from minispore.ops.composite import HyperMap, Map, MultitypeFuncGraph",
+        "from minispore.ops.composite.multitype_ops.zeros_like_impl import zeros_like",
+        "from minispore.ops.composite import multitype_ops; multitype_ops.add",
+        "from minispore.ops.primitive import PrimitiveWithInfer, prim_attr_register",
+        "from minispore import vmap, run_check",
         "from minispore.ops import Primitive, constexpr, partial, InsertGradientOf, HookBackward",
         "from minispore.ops.primitive import constexpr, Primitive, _primexpr",
         "from minispore.ops.function import vjp",
@@ -113,3 +118,25 @@ def test_binop_grad_common_undoes_broadcasting():
     dx, dy = binop_grad_common(x, y, grad, grad)
     np.testing.assert_array_equal(dx.asnumpy(), grad.asnumpy().sum(1, keepdims=True))
     np.testing.assert_array_equal(dy.asnumpy(), grad.asnumpy().sum(0, keepdims=True))
+
+
+def test_what_graphs_call_in_mindspore():
+    F = sys.modules["minispore.ops.functional"]
+
+    def program(x):
+        t = F.make_tuple(x, 2, 3)
+        more = F.tuple_setitem(t, 1, 5), F.tuple_len(t), F.make_list(1, x), F.bool_not(x is None)
+        numbers = [
+            getattr(F, f"scalar_{name}")(7, 2)
+            for name in ("add", "sub", "mul", "div", "floordiv", "mod", "eq", "lt", "gt")
+        ]
+        return F.tuple_getitem(t, 0), F.dict_getitem({"a": x}, "a"), *more, numbers
+
+    found = agree(program, Tensor(1.0))
+    assert found[3] == 3 and found[5] is True
+    assert found[6] == [9, 5, 14, 3.5, 3, 1, False, False, True]
+
+
+def test_run_check(capsys):
+    ms.run_check()
+    assert capsys.readouterr().out.startswith(f"minispore version: {ms.__version__}\n")

@@ -65,6 +65,55 @@ def test_kinds_of_arguments():
     assert str(mstype.tensor_type) == "Tensor" and repr(mstype.number) == "minispore.number"
 
 
+def test_calls_on_slices():
+    def scaled(x, y, k=2):
+        return (x * y).sum() * k, [x, y]
+
+    rows = Tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+
+    def program(a, b):
+        whole = ms.vmap(scaled, (0, None), (0, [None, 1]))(a, b)
+        columns = ops.vmap(lambda x: x + 1, in_axes=1, out_axes=1)(a)
+        pairs = ops.vmap(lambda t, c: t[0] * c + t[1], ((0, None), None))((a, b), 2)
+        twice = ops.vmap(ops.vmap(lambda x, y: x * y), (None, 0))(b, a)
+        return whole, columns, pairs, twice
+
+    whole, columns, pairs, twice = agree(program, rows, X)
+    r, x = rows.asnumpy(), X.asnumpy()
+    assert_same(whole, (2 * r @ x, (r[0], np.stack([x] * 3, 1))))
+    assert_same((columns, pairs, twice), (r + 1, 2 * r + x, r * x))
+    by = ms.jit(ms.grad(lambda a: ops.vmap(lambda row: (row * row).sum())(a)))(rows)
+    assert_same(by, 2 * r)
+    for axes, match in (
+        (None, "must have one size"),
+        ((0, 1, 0), "3 axes for 2"),
+        (0, r"\[3, 2\]"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            ops.vmap(scaled, axes)(rows, X)
+
+
+def test_a_primitive_that_says_shapes():
+    class Doubled(ops.PrimitiveWithInfer):
+        @ops.prim_attr_register
+        def __init__(self, k, axis=0):
+            self.init_prim_io_names(["x"], ["y"])
+            self.add_prim_attr("more", 1)
+
+        def infer_shape(self, shape):
+            return (2 * shape[0],)
+
+        def infer_dtype(self, dtype):
+            return dtype
+
+        def eval(self, x):
+            return np.concatenate([x, x * self.k])
+
+    double = Doubled(3)
+    assert (double.k, double.axis, double.more) == (3, 0, 1)
+    assert_same(agree(lambda x: double(x), X), np.array([1, 2, 3, 6], np.float32))
+
+
 def test_maps():
     every, one_level = ops.HyperMap(combine), ops.Map(combine)
 
