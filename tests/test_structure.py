@@ -59,10 +59,10 @@ OUTSIDE = (  # rooms without a budget: built on top of the spine
 BUDGETS = {
     # Typed code at 100 columns, and a front end that holds all of control flow: what was measured
     # when it was complete, with little room to grow.
-    "spine": 13450,
-    "of it, frontend": 5900,
+    "spine": 13700,
+    "of it, frontend": 5960,
     "drawings": 1400,
-    "ops": 3640,
+    "ops": 3720,
     "rule tables": 1500,
     "kernels": 2500,
     "other engine": 2150,
