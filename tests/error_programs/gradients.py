@@ -48,6 +48,18 @@ def a_container_that_is_changed():
     return ms.grad(inner)(ms.mutable([Tensor(1.0)]))
 
 
+@on(TypeError, "derivative: order must be an int, not float")
+def a_derivative_of_a_broken_order(x):
+    """Give an int."""
+    return ops.derivative(ops.sin, x, 1.5)
+
+
+@on(ValueError, "derivative: order must be 1 or more, not 0")
+def a_derivative_of_order_0(x):
+    """Call the function itself."""
+    return ops.derivative(ops.sin, x, 0)
+
+
 @on(TypeError, "which Parameter to differentiate by depends on a Tensor: choose outside")
 def a_chosen_weight(x):
     """Choose outside, or take the gradients of both."""
