@@ -110,7 +110,8 @@ class Compiled:
     @functools.cached_property
     def taken(self) -> dict[int, int]:
         """Outputs that are written to one Tensor and given to no one else: the Tensor's input."""
-        uses = Counter([*self.places, *(p for _, p in self.writes)])
+        kept = (p for store in self.stores for p in store.places)
+        uses = Counter([*self.places, *(p for _, p in self.writes), *kept])
         return {
             ~p: self.targets[n].cell
             for n, p in self.writes
