@@ -1,6 +1,7 @@
 """The book: its facts, its pages, and the commands that open it and its chapters."""
 
 import html
+import inspect
 import json
 import re
 import shutil
@@ -295,7 +296,7 @@ def test_every_function_of_ops_is_on_a_page(built):
     pages = [p.read_text(encoding="utf-8") for p in (built[0] / "html" / "api").rglob("*.html")]
     text = "\n".join(pages)
     for name, value in vars(ops).items():
-        if name[0] != "_" and callable(value):
+        if name[0] != "_" and callable(value) and not inspect.ismodule(value):
             assert f'id="minispore.ops.{name}"' in text or f">ops.{name}<" in text or (
                 f">{name}</span></code> = " in text
             ), name  # fmt: skip

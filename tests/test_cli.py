@@ -183,7 +183,11 @@ def test_ctrl_c_leaves_nothing(capsys, quick, tmp_path, monkeypatch):
         os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(job, "draw_curve", interrupted)
-    code, out, err = run(capsys, *quick, "--epochs", 1)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs of a shell ignore it
+    try:
+        code, out, err = run(capsys, *quick, "--epochs", 1)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (code, err) == (130, "minispore: interrupted; nothing was written\n")
     assert list(tmp_path.iterdir()) == []
 
