@@ -86,7 +86,7 @@ class _Grouping:
         """Put a step into a group, if what it needs from others does not need the group."""
         if step.gives == "own" or len(g.steps) >= MOST_STEPS:
             return False
-        if any(o is not g and _reaches(o, g, set()) for o in others):
+        if any(o is not g and _reaches(o, g) for o in others):
             return False
         if not _fit(step, g):
             return False
@@ -96,7 +96,7 @@ class _Grouping:
     def absorbs(self, g: Group, h: Group) -> bool:
         """Put all of group `h` into `g`, if nothing lies between them."""
         between = [n for n in g.needs if n is not h] + [n for n in h.needs if n is not g]
-        if any(_reaches(n, h, set()) or _reaches(n, g, set()) for n in between):
+        if any(_reaches(n, h) or _reaches(n, g) for n in between):
             return False
         if len(g.steps) + len(h.steps) > MOST_STEPS or not _unite(g, h):
             return False
@@ -114,13 +114,17 @@ class _Grouping:
         return True
 
 
-def _reaches(start: Group, goal: Group, seen: set[Group]) -> bool:
+def _reaches(start: Group, goal: Group) -> bool:
     """True if `start` needs `goal`, directly or not."""
-    if start is goal:
-        return True
-    fresh = [g for g in start.needs if g not in seen]
-    seen.update(fresh)
-    return any(_reaches(g, goal, seen) for g in fresh)
+    todo, seen = [start], {start}
+    while todo:
+        g = todo.pop()
+        if g is goal:
+            return True
+        fresh = g.needs - seen
+        seen |= fresh
+        todo += fresh
+    return False
 
 
 def _whole_inputs(step: Step) -> list[Buffer]:
@@ -136,18 +140,23 @@ def _recompute(groups: list[Group], home: dict[Buffer, Group], needed: set[Buffe
     changed = True
     while changed:
         changed = False
-        stored = set(needed)
+        stored, readers = set(needed), dict[Buffer, dict[Group, None]]()
         for g in groups:
-            stored |= {v.buffer for s in g.steps for v in s.inputs if home.get(v.buffer) is not g}
+            for buffer in (v.buffer for s in g.steps for v in s.inputs):
+                readers.setdefault(buffer, {})[g] = None
+                if home.get(buffer) is not g:
+                    stored.add(buffer)
         for h in groups:
             for step in h.steps:
-                users = [g for g in groups if g is not h and any(
-                    v.buffer is step.out for s in g.steps for v in s.inputs)]  # fmt: skip
+                users = [g for g in readers.get(step.out, ()) if g is not h]
                 if users and step.out not in needed and all(
                     _is_cheap(step, h, g, home, stored) for g in users
                 ):  # fmt: skip
                     for g in users:
                         _clone(step, h, g, home)
+                        del readers[step.out][g]
+                        for view in step.inputs:
+                            readers[view.buffer][g] = None
                     changed = True
 
 
