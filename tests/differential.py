@@ -6,6 +6,7 @@ was written to the given Parameters and arguments.
 """
 
 import contextlib
+import copy
 import io
 import re
 from collections.abc import Callable, Sequence
@@ -133,9 +134,17 @@ def agree(
         assert jitted.compile_count == 1
         reset()
         if stages:
-            compiled, inputs = jitted.find(args, {})
-            check_stages(compiled, [_array(t) for t in inputs], expected, factor)
+            compiled, inputs = found_for(jitted, args)
+            check_stages(compiled, inputs, expected, factor)
     return expected.result
+
+
+def found_for(jitted: JitFunction, args: Sequence) -> tuple[Compiled, list]:
+    """The graph for a call, and its inputs: arrays, numbers, older containers."""
+    compiled, inputs = jitted.find(tuple(args), {})
+    if compiled.containers is not None:
+        inputs = compiled.with_containers(inputs, tuple(args), {})
+    return compiled, [copy.copy(_array(v)) for v in inputs]
 
 
 def assert_refused_as(error: BaseException, expected: BaseException, fn: Callable) -> None:
@@ -193,23 +202,29 @@ class _Check:
     def agrees(self, execute: Callable[[list], tuple]) -> None:
         """Assert that one way gives the expected result, and the outputs that the first gave."""
         found: list[tuple] = []
-        outcome = Outcome(lambda: self.result(execute(list(self.arrays)), self.arrays, found), ())
+        outcome = Outcome(lambda: self.result(execute, self.arrays, found), ())
         outcome.state = self.expected.state
         outcome.assert_like(self.expected, self.factor)
         if found:
             self.outputs = self.outputs or found[0]
             assert_same(found[0], self.outputs, self.factor)
 
-    def result(self, values: tuple, inputs: Sequence, found: list[tuple]) -> Any:
-        """What a call returns, from a graph's outputs; those but the Token are added to `found`."""
+    def result(self, execute: Callable, inputs: Sequence, found: list[tuple]) -> Any:
+        """What a call returns; the graph's outputs, but for the Token, are added to `found`."""
+        values = execute(list(inputs[: self.compiled.containers]))
         found.append(tuple(v for v in values if v is not None))
-        after = list(inputs)
+        after = [copy.copy(v) for v in inputs]
         for number, place in self.compiled.writes:
             if not self.compiled.targets[number].name:
                 after[self.compiled.targets[number].cell] = values[~place]
-        values = [after[p] if p >= 0 else values[~p] for p in self.compiled.places]
-        leaves = [ms.Tensor(v) if isinstance(v, np.ndarray) else v for v in values]
-        return unflatten(self.compiled.structure, leaves)
+
+        def leaf(place: int) -> Any:
+            value = after[place] if place >= 0 else values[~place]
+            return ms.Tensor(value) if isinstance(value, np.ndarray) else value
+
+        for store in self.compiled.stores:
+            store.write(leaf)
+        return unflatten(self.compiled.structure, [leaf(p) for p in self.compiled.places])
 
     def magnifies_rounding(self) -> bool:
         """True if inputs moved by some ulps move the first graph's results by more than allowed.
@@ -222,7 +237,7 @@ class _Check:
         eps = coarsest(graph)
 
         def outcome(inputs: Sequence) -> Outcome:
-            return Outcome(lambda: self.result(interpret(graph, list(inputs)), inputs, []), ())
+            return Outcome(lambda: self.result(partial(interpret, graph), inputs, []), ())
 
         unmoved, random = outcome(self.arrays), np.random.default_rng(0)
         for _ in range(8):

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from differential import EXACT, Outcome, check_stages, magnifies_rounding, points_at
+from differential import EXACT, Outcome, check_stages, found_for, magnifies_rounding, points_at
 from helpers import assert_same
 
 import minispore as ms
@@ -112,11 +112,10 @@ def _compare(code: Any) -> Verdict:
         expected = Run(plain, args)
         ms.set_seed(7)
         try:
-            found, inputs = compiled.jitted.find(others, {})
+            found, arrays = found_for(compiled.jitted, others)
         except Exception as error:
             assert_same([t.asnumpy() for t in compiled.watched(others)], before)
             return _refused(error, expected.error)
-        arrays = [t.asnumpy().copy() for t in inputs]
         actual = Run(compiled, others)
         try:
             actual.assert_like(expected, FACTOR)

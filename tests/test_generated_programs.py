@@ -111,7 +111,7 @@ def test_verdicts(body, kind, message):
 def test_faults_are_found(monkeypatch):
     text = FAULTY.replace("BODY", "y")
     with monkeypatch.context() as patch:
-        patch.setattr(Compiled, "run", lambda self, inputs: inputs[0])
+        patch.setattr(Compiled, "run", lambda self, inputs, *_: inputs[0])
         assert try_program(text).message.startswith("AssertionError")
     with monkeypatch.context() as patch:
         patch.setattr(loops, "Loop", None)
