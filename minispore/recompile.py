@@ -34,13 +34,14 @@ _SHOWN = 60  # characters of a value
 
 _PLAIN = (int, float, complex, str, bytes, type(None), slice, range)
 _ADVICE = {
-    "shape": "each shape has a graph of its own: describe sizes that vary by None (set_inputs, "
-    "enable_dynamic), or pad to one size",
+    "shape": "each shape has a graph of its own: let sizes vary (jit(dynamic=1), input_signature, "
+    "or set_inputs of a Cell), or pad to one size",
     "dtype": "each dtype has a graph of its own: cast before the call",
     "number": "a Python number is a constant of the graph: pass a Tensor, or mutable({name})",
     "constant": "a constant is part of the graph: pass what varies as a Tensor",
     "kind": "a Tensor, a number and other values have graphs of their own: pass always one kind",
-    "size": "each length and each set of keys has a graph of its own",
+    "size": "each length and each set of keys has a graph of its own: pass containers of one form, "
+    "and append outside of the compiled function",
     "object": "a graph holds for one object: pass the same one, or what varies in it as a Tensor",
     "captured number": "a number from outside is a constant of the graph: make it a Tensor or "
     "Parameter, or pass it as an argument, mutable(...)",

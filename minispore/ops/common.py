@@ -65,7 +65,10 @@ def require_sizes(
 def check_tensor(name: str, value: Any) -> Any:
     """`value`, which must be a Tensor."""
     if not isinstance(value, TensorLike):
-        raise TypeError(f"{name} takes a Tensor, not {type(value).__name__} ({value!r:.40})")
+        kind = type(value).__name__
+        if isinstance(value, np.ndarray):
+            raise TypeError(f"{name} takes a Tensor, not {kind}: make it one, ms.Tensor(x)")
+        raise TypeError(f"{name} takes a Tensor, not {kind} ({value!r:.40})")
     return value
 
 
