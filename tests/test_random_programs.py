@@ -197,7 +197,7 @@ several = settings(
 @several
 @given(programs())
 def test_random_programs(program):
-    agree(program.run, *program.inputs, factor=10)
+    agree(program.run, *program.inputs, factor=10, is_random=True)
 
 
 @several
@@ -205,7 +205,8 @@ def test_random_programs(program):
 def test_gradients_of_random_programs(program):
     floats = tuple(i for i, x in enumerate(program.inputs) if x.dtype.is_float)
     if floats:
-        agree(ms.value_and_grad(program.summed, floats), *program.inputs, factor=100)
+        gradient = ms.value_and_grad(program.summed, floats)
+        agree(gradient, *program.inputs, factor=100, is_random=True)
 
 
 def test_programs_are_not_trivial():
