@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from differential import agree
+from differential import EXACT, Outcome, agree, found_for, may_differ
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from op_functions import FUNCTIONS
@@ -20,6 +20,7 @@ from op_table import ROWS, Case
 
 import minispore as ms
 from minispore import Tensor, ops
+from minispore.compile import JitFunction
 
 # The size of their results depends on values, which no graph can express: refused, with a test.
 DATA_DEPENDENT = {"NonZero", "Unique", "MaskPositions", "nonzero", "unique", "masked_select"}
@@ -225,3 +226,27 @@ def test_programs_are_not_trivial():
     assert max(len(p.steps) for p in found) > 6
     assert any(s.function is None for p in found for s in p.steps)
     assert len({s.name for p in found for s in p.steps}) > 30
+
+
+def test_rounding_excuses_no_wrong_value():
+    """Where float32 rounds on the way to float64: a difference of its size, and no larger one."""
+    x = Tensor(np.array([1.1, 2.3, -0.7]))
+    jitted = JitFunction(lambda x: ops.exp(x.astype(ms.float32)).astype(ms.float64) + x, EXACT)
+    right = jitted(x)
+    compiled, arrays = found_for(jitted, (x,))
+
+    def excused(result: Tensor) -> bool:
+        outcomes = [Outcome(lambda value=value: value, ()) for value in (result, right)]
+        return may_differ(outcomes[0], compiled, arrays, outcomes[1], 10)
+
+    assert excused(right * (1 + 1e-7))
+    assert not excused(right * 1.01) and not excused(-right) and not excused(right[:2])
+
+
+def test_rounding_excuses_nothing_where_it_is_not_magnified():
+    x = Tensor([1.0, 2.0])
+    jitted = JitFunction(lambda x: x > 1.5, EXACT)
+    right = jitted(x)
+    compiled, arrays = found_for(jitted, (x,))
+    other = Outcome(lambda: ops.logical_not(right), ())
+    assert not may_differ(other, compiled, arrays, Outcome(lambda: right, ()), 10)
