@@ -731,3 +731,72 @@ def test_state_and_random_numbers():
         found = [run(X, Y) for _ in range(2)]
         results.append((found, (net.n, net.last)))
     assert_result(results[1], results[0], 10.0)
+
+
+class Raising(nn.Cell):
+    """Writes an attribute, prints or raises, in a loop and in an arm, as Tensors decide."""
+
+    def __init__(self):
+        super().__init__()
+        self.h, self.g, self.turns = vector(), vector(4, 5, 6), Tensor(2)
+
+    def looped(self, v):
+        while self.turns > 5:
+            self.h = self.g
+            raise ValueError("looped")
+        return v * v
+
+    def printed(self, v):
+        print("printed", v)
+        self.h = v * 2
+        return v * v
+
+    def chosen(self, v):
+        if v > 2:
+            self.h = self.g * v
+            raise ValueError("chosen")
+        return v * v
+
+    def construct(self, x, choose, wrap):
+        function = wrap(getattr(self, choose))
+        found = ms.jvp(function, x, x) if x > 0 else None
+        return found, self.h
+
+
+class OwnRule(Raising):
+    def looped(self, v):
+        return self.inner(v)
+
+    def __init__(self):
+        super().__init__()
+        net = self
+
+        class Inner(nn.Cell):
+            def construct(self, v):
+                return Raising.looped(net, v)
+
+            def bprop(self, v, out, dout):
+                return (dout * 3,)
+
+        self.inner = Inner()
+
+
+WRAPS = {
+    "function": lambda f: f,
+    "grad": lambda f: ms.grad(f),
+    "jvp": lambda f: lambda v: ms.jvp(f, v, v),
+    "grad of jvp": lambda f: ms.grad(lambda v: ms.jvp(f, v, v)[1]),
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
+@pytest.mark.parametrize("cell, method", [(Raising, "looped"), (Raising, "printed"),
+                                          (Raising, "chosen"), (OwnRule, "looped")])  # fmt: skip
+def test_what_a_linearised_function_writes_has_no_second_effect(monkeypatch, cell, method, wrap):
+    """The graph that gives the values written has none: all effects are in J's forward graph."""
+    monkeypatch.setenv("MINISPORE_DEBUG", "1")  # verify every graph
+    for turns in (2, 7):
+        for x in (1.0, 3.0):
+            net = cell()
+            net.turns = Tensor(turns)
+            agree(net, Tensor(x), method, wrap)

@@ -225,7 +225,7 @@ def copy_for_backward(graph: FuncGraph, adjoint: Adjoint) -> tuple[list[int], Fu
     values = items_of(fwd.output)
     name, output = f"{graph.name}_recomputed", make_tuple(values[len(values) - n :])
     whole = FuncGraph(name, fwd.parameters, output, graph.origin, graph.scope_kind)
-    pure = dead_code(rewrite(whole, [NO_EFFECTS]))
+    pure = without_effects(whole)
     read = set(pure.nodes())
     numbers = [k for k, p in enumerate(pure.parameters) if p in read]
     parameters = [pure.parameters[k] for k in numbers]
@@ -238,6 +238,11 @@ def _token_before(node: CNode) -> Node | None:
 
 
 NO_EFFECTS = Function("no_effects", "an effect -> the Token before it", ("*",), _token_before)
+
+
+def without_effects(graph: FuncGraph) -> FuncGraph:
+    """A graph of the same values that has no effects, for where another one has them."""
+    return dead_code(rewrite(graph, [NO_EFFECTS]))
 
 
 def J(
@@ -384,4 +389,4 @@ def reaching_grad(graphs: list[FuncGraph]) -> set[FuncGraph]:
 
 register_grad_expander(lambda graph, sizes: expand_grad(copy_graphs(graph, sizes)))
 
-__all__ = ["Adjoint", "Adjoints", "J", "expand_grad", "set_evaluator"]
+__all__ = ["Adjoint", "Adjoints", "J", "expand_grad", "set_evaluator", "without_effects"]

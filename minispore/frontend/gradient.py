@@ -201,6 +201,7 @@ def linearise(ev: Evaluator, gradient: Any, args: tuple) -> tuple[Any, Callable]
     seen = [(obj, _held(obj)) for obj in run.seen_outside()]
     others = {id(n): n for _, n in seen if n not in outs}
     nodes = [*outs, *others.values()]
+    run.owner.is_linearised = True
     graph, imports = Lowering(ev.home, ev.names).inner(run.region, nodes)
     fwd, bwd, _ = J(graph, tuple(range(len(run.region.params))), tuple(range(len(outs))))
     ev.outside.gradient_rules()

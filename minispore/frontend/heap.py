@@ -413,3 +413,4 @@ class GradNode(RegionNode):
     """A function under grad: its `results` are differentiated; `more` are their cotangents."""
 
     has_sens = False  # whether these are given
+    is_linearised = False  # J has made its forward graph, which has the effects; this gives values

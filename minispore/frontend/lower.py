@@ -16,6 +16,7 @@ from collections.abc import Iterable
 
 from minispore.abstract import Abstract, AbstractTuple
 from minispore.autodiff.nodes import unread_node, zero_node
+from minispore.autodiff.transform import expand_grad, without_effects
 from minispore.frontend.heap import (
     AgainNode,
     CallNode,
@@ -385,6 +386,9 @@ class _Builder:
         exports = [n for n in lowering.exported(region) if all(n is not o for o in owner.results)]
         outputs = owner.results + exports
         graph = lowering.close(region, region.params, imports, outputs, "function", as_tuple=True)
+        if owner.is_linearised:
+            values = without_effects(expand_grad(graph))
+            return values, values.abstract, {id(n): i for i, n in enumerate(outputs)}
         wrt = tuple(range(len(region.params)))
         callee = Grad(graph, wrt, len(owner.results), owner.has_sens)
         items = [n.abstract for n in outputs] + [p.abstract for p in region.params]
