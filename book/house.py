@@ -30,7 +30,7 @@ ROOMS = {
         "recompile",
     ),
     "grad": ("autodiff", "autodiff.api", "autodiff.jacobian"),
-    "report": ("report", "stepper"),
+    "report": ("report", "stepper", "kernels"),
     "nn": ("nn",),
     "dataset": ("dataset",),
     "train": ("train",),

@@ -10,6 +10,7 @@ writes it to a folder.  (MindSpore: ``save_graphs`` and MindInsight's graph page
 from __future__ import annotations
 
 import base64
+import functools
 import html
 import inspect
 import itertools
@@ -30,6 +31,7 @@ from minispore.ir.finite import NonFinite, find_non_finite
 from minispore.ir.node import FuncGraph
 from minispore.ir.render import Drawing
 from minispore.ir.text import to_text
+from minispore.kernels import KernelInfo, kernels_of
 from minispore.passes.pipeline import BEFORE_GRAD
 from minispore.program import Compiled, Stage, python_function
 from minispore.random import drawn_again
@@ -41,6 +43,13 @@ _DESCRIPTIONS = {
     "grad": "each gradient asked for became a forward and a backward graph (J)",
     "optimized": "what runs",
 }
+_SLOTS = 's0 s1 ...  slots, a value each: the parameters first; "free" empties them'
+_ROWS = """\
+kernels    all rows below run in one native call: each is a kernel, or a jump to a row
+m0 m1 ...  places in memory that only the kernels of one call see (the arena)
+c0 c1 ...  constants of more than one element
+x = kernel(y, z): Add Mul  one loop nest that reads y and z and computes these nodes into x
+# file:12   the line of source that made the node (of a kernel: its last one)"""
 
 
 class Report:
@@ -88,8 +97,14 @@ class Report:
 
     @property
     def plan(self) -> str:
-        """The instructions that run."""
-        return self.compiled.function.plan.listing()
+        """The instructions that run, and what the names in them mean."""
+        legend = f"{_SLOTS}\n{_ROWS}" if self.kernels else _SLOTS
+        return f"{self.compiled.function.plan.listing()}\n\n{legend}"
+
+    @functools.cached_property
+    def kernels(self) -> list[KernelInfo]:
+        """The kernels that run, in order: source, nodes, lines, bytes; none at jit_level "O0"."""
+        return kernels_of(self.compiled.function.plan)
 
     def graph(self, stage: str = "optimized") -> FuncGraph:
         """The graph of a stage; ValueError if there is no such stage."""
@@ -220,6 +235,7 @@ class Report:
             _fold("Rules that fired", _pre(self.laws())),
             _fold("Guards", _pre(self.guards)),
             _fold("Plan", _pre(self.plan)),
+            _fold(f"Kernels ({len(self.kernels)})", self._kernels_html()),
         ]
         return f'<div class="minispore-report">{_STYLE}<h3>{html.escape(self.name)}</h3>' + (
             "\n".join(s for s in sections if s) + "</div>"
@@ -233,6 +249,18 @@ class Report:
             body += _fold("rules", _pre("\n".join(map(str, stage.fires))))
         title = f"{stage.name} ({stage.graph.count()} nodes)"
         return _fold(title, body, is_open=stage.name == "optimized")
+
+    def _kernels_html(self) -> str:
+        """A fold for each kernel; a source that was there before is not shown again."""
+        shown: dict[str, str] = {}
+        folds = []
+        for info in self.kernels:
+            first = shown.setdefault(info.source, info.name)
+            text = str(info)
+            if first != info.name:
+                text = text.replace(info.source.rstrip(), f"the source of kernel {first}")
+            folds.append(_fold(f"{info.name}  {info.title}", _pre(text)))
+        return "".join(folds)
 
     def page(self) -> str:
         """The report as one self-contained page."""

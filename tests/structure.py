@@ -28,7 +28,7 @@ LAYERS = (
     ("engine",),
     ("jit_options", "graph_function", "program", "recompile", "compile", "decorators", "composite",
      "autodiff.api", "autodiff.jacobian"),
-    ("report", "stepper"),
+    ("report", "stepper", "kernels"),
     ("nn", "dataset", "parallel"),
     ("train",),
     ("aliases",),

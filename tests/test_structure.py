@@ -48,13 +48,14 @@ def test_the_import_test_can_fail():
 
 PASS_DRIVER = ("passes/__init__.py", "passes/pattern.py", "passes/rewrite.py", "passes/pipeline.py")
 PLAN = ("engine/__init__.py", "engine/plan.py")
+VIEWS = tuple(f"engine/{m}.py" for m in ("counts", "replay", "peak"))  # for reports
 IR = tuple(
     f"ir/{m}.py" for m in "__init__ node text literal verify interp compare finite values".split()
 )  # without its drawings
 OUTSIDE = (  # rooms without a budget: built on top of the spine
-    "nn/", "dataset/", "train/", "parallel/", "report.py", "stepper.py", "aliases.py", "cli.py",
-    "book_command.py", "cache_command.py", "draw_command.py", "__main__.py", "__init__.py",
-    "random.py", "files.py", "initializer.py", "composite.py",
+    "nn/", "dataset/", "train/", "parallel/", "report.py", "stepper.py", "kernels.py", "aliases.py",
+    "cli.py", "book_command.py", "cache_command.py", "draw_command.py", "__main__.py",
+    "__init__.py", "random.py", "files.py", "initializer.py", "composite.py",
 )  # fmt: skip
 BUDGETS = {
     # Typed code at 100 columns, and a front end that holds all of control flow: what was measured
@@ -65,7 +66,8 @@ BUDGETS = {
     "ops": 3720,
     "rule tables": 1500,
     "kernels": 2500,
-    "other engine": 2150,
+    "other engine": 2200,
+    "views of the engine": 400,
 }
 
 
@@ -79,6 +81,8 @@ def room_of(name: str) -> str:
         return "rule tables"
     if name.startswith("ir/") and name not in IR:
         return "drawings"
+    if name in VIEWS:
+        return "views of the engine"
     if name.startswith("engine/kernels/"):
         return "kernels"
     if name.startswith("engine/") and name not in PLAN:

@@ -250,22 +250,31 @@ class Segment:
         bytes_used = sum(b.size * SIZES[b.dtype] for b in slot)
         self.is_long = bytes_used > LONG_RUN or any(row.kernel is None for row in self.rows)
 
+    def named(self, names: Sequence[str]) -> dict[Buffer, str]:
+        """What listings call each buffer: c0, c1 ... are constants, m0 ... places in the arena.
+
+        Args:
+            names: of the inputs and outputs.
+        """
+        first = self.n_arrays
+        kept = [f"c{i}" for i in range(len(self.constants))]
+        own = [f"m{i}" for i in range(len(self.slot) - first - len(kept))]
+        return dict(zip(self.slot, [*names, *kept, *own], strict=True))
+
     def listing(self, names: Sequence[str]) -> list[str]:
         """A line for each row: what a kernel writes, what it reads, the nodes that it computes.
 
         Args:
-            names: of the inputs and outputs; c0, c1 ... are constants, m0 ... places in the arena.
+            names: of the inputs and outputs.
         """
-        first = self.n_arrays
-        kept = [f"c{i}" for i in range(len(self.constants))]
-        known = [*names, *kept, *(f"m{i}" for i in range(len(self.slot) - first - len(kept)))]
+        known = self.named(names)
         lines = []
         for number, row in enumerate(self.rows):
             if row.kernel is None:
-                test = f"unless {known[self.slot[row.flag.home]]} " if row.flag else ""
+                test = f"unless {known[row.flag.home]} " if row.flag else ""
                 lines.append(f"{number:4}  {test}jump {row.target}")
             elif row.part[0] == 0:
-                lines.append(f"{number:4}  {_row_text(row, known, self.slot)}")
+                lines.append(f"{number:4}  {_row_text(row, known)}")
         return lines
 
     def run(self, values: Sequence[Any]) -> list[np.ndarray]:
@@ -284,14 +293,14 @@ class Segment:
         return outs
 
 
-def _row_text(row: _Row, names: list[str], slot: dict[Buffer, int]) -> str:
+def _row_text(row: _Row, names: dict[Buffer, str]) -> str:
     """Such as ``m0 = kernel(s0, s1): MatMul``; of a kernel that runs in parts, how many."""
     assert row.kernel is not None
     group = row.kernel.group
     made = {b.home for b in group.kinds}
     used = [b.home for b in row.kernel.arguments if isinstance(b, Buffer)]
     writes, reads = (
-        ", ".join(dict.fromkeys(names[slot[b]] for b in used if (b in made) is wanted))
+        ", ".join(dict.fromkeys(names[b] for b in used if (b in made) is wanted))
         for wanted in (True, False)
     )
     nodes = [s.node for s in group.steps if isinstance(s.node, CNode)]
