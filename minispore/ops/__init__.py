@@ -39,9 +39,11 @@ from minispore.ops.linalg import (
 )
 from minispore.ops.shape import (
     BroadcastTo, Concat, ExpandDims, Flatten, Pad, Rank, Reshape, ReverseV2, Shape, Size,
-    Split, Squeeze, Stack, StridedSlice, StridedSliceGrad, Tile, Transpose, broadcast_to, cat,
-    chunk, concat, expand_dims, flatten, flip, movedim, narrow, numel, pad, permute, rank,
-    repeat_interleave, reshape, roll, shape, size, slice, split, squeeze, stack,
+    Split, Squeeze, Stack, StridedSlice, StridedSliceGrad, Tile, Transpose,
+)
+from minispore.ops.shape_functions import (
+    broadcast_to, cat, chunk, concat, expand_dims, flatten, flip, movedim, narrow, numel, pad,
+    permute, rank, repeat_interleave, reshape, roll, shape, size, slice, split, squeeze, stack,
     strided_slice, sum_to, swapaxes, swapdims, tile, transpose, unbind, unsqueeze, unstack,
 )
 from minispore.ops.creation import (
@@ -51,6 +53,8 @@ from minispore.ops.creation import (
 from minispore.ops.gather import (
     ArgSort, Gather, GatherD, GatherNd, IndexAdd, NonZero, OneHot, Sort, TensorScatterAdd,
     TensorScatterElements, TensorScatterMax, TensorScatterMin, TensorScatterUpdate, TopK, Unique,
+)
+from minispore.ops.gather_functions import (
     argsort, argwhere, gather, gather_d, gather_elements, gather_nd, index_add, index_select,
     masked_fill, masked_select, nonzero, one_hot, scatter_nd, sort, tensor_scatter_add,
     tensor_scatter_elements, tensor_scatter_max, tensor_scatter_min,
