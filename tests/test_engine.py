@@ -18,8 +18,8 @@ from minispore import dtype as dt
 from minispore import ops
 from minispore.abstract import AbstractTensor
 from minispore.engine import compile_plan, layout
+from minispore.engine.covered import is_native
 from minispore.engine.layout import Buffer, View
-from minispore.engine.lower import is_native
 from minispore.engine.segments import Segment
 from minispore.ir.interp import interpret
 from minispore.ir.node import CNode, FuncGraph

@@ -21,6 +21,7 @@ import numpy as np
 from minispore.abstract import Shape
 
 DTYPES = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "u1"}
+FLOATS = ("f4", "f8")
 SIZES = {"f4": 4, "f8": 8, "i4": 4, "i8": 8, "u1": 1}
 
 

@@ -17,12 +17,11 @@ import numpy as np
 from minispore.abstract import AbstractTensor, Shape
 from minispore.dtype import bool_, int32
 from minispore.engine import layout
-from minispore.engine.layout import DTYPES, Buffer, View, strided
+from minispore.engine.layout import DTYPES, FLOATS, Buffer, View, strided
 from minispore.ir.node import CNode, FuncGraph, Node, ValueNode, While, is_call_of, item_index
-from minispore.ops.elementwise import Elementwise
-from minispore.primitive import REGISTRY, Primitive
+from minispore.primitive import Primitive
 
-_FLOATS = ("f4", "f8")
+_OF_FLOATS = {"FloorDiv": "floordiv({0}, {1})", "FloorMod": "floormod({0}, {1})"}
 
 
 @dataclass(eq=False)
@@ -108,7 +107,7 @@ class Lowering:
         made = getattr(self, f"lower_{name}", None)
         if made is None:
             text = node.callee.expr or ""
-            if operands[0].buffer.dtype in _FLOATS:
+            if operands[0].buffer.dtype in FLOATS:
                 text = _OF_FLOATS.get(name, text)
             view = self.map(node, operands, text, node.abstract)
         elif name in _READ_VIEWS:
@@ -536,140 +535,4 @@ def way(view: View, shape: Shape) -> tuple:
     return ("cyclic row", math.prod(own[lead:-1])) if own[-1] == 1 else ()
 
 
-# ------------------------------------------------------------------------------- what is possible
-
-_ON_INTS = frozenset(
-    "Add Sub Mul Maximum Minimum Neg Abs Square ReLU Equal NotEqual Less LessEqual Greater "
-    "GreaterEqual BitwiseAnd BitwiseOr BitwiseXor FloorDiv FloorMod Select Cast".split()
-)
-_ON_BOOLS = frozenset(
-    "LogicalAnd LogicalOr LogicalXor LogicalNot Select Cast Equal NotEqual".split()
-)
-_OF_FLOATS = {"FloorDiv": "floordiv({0}, {1})", "FloorMod": "floormod({0}, {1})"}
-_MOVES = frozenset(
-    "Reshape ExpandDims Squeeze Identity StopGradient Transpose BroadcastTo StridedSlice ReverseV2 "
-    "Fill Concat Stack Pad StridedSliceGrad Tile".split()
-)
-
-
-def is_native(node: Node) -> bool:
-    """True if kernels can compute a node."""
-    if not isinstance(node, CNode):
-        return False
-    if isinstance(node.callee, While):
-        return _loops(node, node.callee)
-    if item_index(node) is not None:
-        return is_native(node.inputs[0])
-    if not isinstance(node.callee, Primitive):
-        return False
-    name, out = node.callee.name, node.abstract
-    if REGISTRY.get(name) is not type(node.callee) or node.callee.effect:
-        return False
-    if node.callee.symbols:  # a size in an attribute is known when it runs
-        return False
-    if name == "Split":
-        return _kind(node.inputs[0]) is not None and 0 not in node.callee.attrs["sizes"]
-    kinds = [_kind(i) for i in (node, *node.inputs)]
-    if None in kinds or not out.size or any(not i.abstract.size for i in node.inputs):  # type: ignore
-        return False
-    if isinstance(node.callee, Elementwise) or name == "Cast":
-        return _map_is_native(name, kinds)
-    test = _TESTS.get(name)
-    return name in _MOVES or (test is not None and test(node, kinds))
-
-
-def _kind(node: Node) -> str | None:
-    """The kernels' name of a Tensor's dtype; None for what no kernel takes.
-
-    Such as sizes that vary, and the -1 of a Tensor that describes inputs and has no elements.
-    """
-    abstract = node.abstract
-    if not isinstance(abstract, AbstractTensor):
-        return None
-    if any(type(n) is not int or n < 0 for n in abstract.shape):
-        return None
-    return DTYPES.get(abstract.dtype.numpy.name)
-
-
-def _map_is_native(name: str, kinds: list) -> bool:
-    if name == "Cast":  # what a float too large becomes as an integer is NumPy's affair
-        return kinds[1] not in _FLOATS or kinds[0] not in ("i4", "i8")
-    operand = kinds[-1] if name == "Select" else kinds[1]
-    if operand in _FLOATS:
-        return True
-    return name in (_ON_BOOLS if operand == "u1" else _ON_INTS)
-
-
-def _loops(node: CNode, loop: While) -> bool:
-    """True for a loop of Tensors whose condition and body are native."""
-    if any(_kind(i) is None or not i.abstract.size for i in node.inputs):  # type: ignore
-        return False
-    *before, last = [n for n in loop.cond.nodes() if isinstance(n, CNode)] or [node]
-    body = [n for n in loop.body.nodes() if isinstance(n, CNode)]
-    return (
-        last is loop.cond.output
-        and is_call_of(last, "TensorToScalar")
-        and _kind(last.inputs[0]) in ("u1", "i4", "i8")
-        and all(map(is_native, before))
-        and all(is_native(n) or n is loop.body.output for n in body)
-    )
-
-
-def _reduces(node: CNode, kinds: list) -> bool:
-    return kinds[1] in _FLOATS and bool(node.callee.attrs["axis"])  # type: ignore[union-attr]
-
-
-def _sums(node: CNode, kinds: list) -> bool:
-    return kinds[1] != "u1" and bool(node.callee.attrs["axis"])  # type: ignore[union-attr]
-
-
-def _tests_all(node: CNode, kinds: list) -> bool:
-    axes = node.callee.attrs["axis"]  # type: ignore[union-attr]
-    ndim = len(node.inputs[0].abstract.shape)  # type: ignore[attr-defined]
-    return bool(axes) and axes == tuple(range(ndim - len(axes), ndim))
-
-
-def _on_last_axis(node: CNode, kinds: list) -> bool:
-    axis = node.callee.attrs["axis"]  # type: ignore[union-attr]
-    return kinds[1] in _FLOATS and axis == len(node.inputs[0].abstract.shape) - 1  # type: ignore
-
-
-def _picks(node: CNode, kinds: list) -> bool:
-    x, index = (i.abstract.shape for i in node.inputs)  # type: ignore[attr-defined]
-    return _on_last_axis(node, kinds) and index == (*x[:-1], 1)
-
-
-def _puts(node: CNode, kinds: list) -> bool:
-    base, index, update = node.inputs
-    x = base.abstract.shape  # type: ignore[attr-defined]
-    one = (*x[:-1], 1)
-    zeros = getattr(getattr(base, "callee", None), "name", "") == "Fill"
-    zeros = base.callee.attrs["value"] == 0 if zeros else (  # type: ignore[attr-defined]
-        isinstance(base, ValueNode) and not base.value.any())  # fmt: skip
-    shapes = index.abstract.shape == update.abstract.shape == one  # type: ignore[attr-defined]
-    attrs = node.callee.attrs  # type: ignore[union-attr]
-    return zeros and shapes and attrs["axis"] == len(x) - 1 and attrs["reduction"] == "add"
-
-
-def _along_first(node: CNode, kinds: list) -> bool:
-    return node.callee.attrs["axis"] == 0 and kinds[0] != "u1"  # type: ignore[union-attr]
-
-
-def _gathers(node: CNode, kinds: list) -> bool:
-    return node.callee.attrs["axis"] == 0  # type: ignore[union-attr]
-
-
-def _multiplies(node: CNode, kinds: list) -> bool:
-    return kinds[0] in _FLOATS
-
-
-_TESTS: dict[str, Any] = {
-    "ReduceSum": _sums, "ReduceMean": _reduces, "ReduceMax": _reduces, "ReduceMin": _reduces,
-    "ReduceAll": _tests_all, "ReduceAny": _tests_all, "Softmax": _on_last_axis,
-    "LogSoftmax": _on_last_axis, "GatherD": _picks, "TensorScatterElements": _puts,
-    "MatMul": _multiplies, "BatchMatMul": _multiplies, "Gather": _gathers, "IndexAdd": _along_first,
-    "BiasAdd": _multiplies, "IndexInRange": lambda node, kinds: True,
-}  # fmt: skip
-
-
-__all__ = ["Buffer", "Lowering", "Step", "View", "is_native", "way"]
+__all__ = ["Buffer", "Lowering", "Step", "View", "way"]

@@ -16,10 +16,11 @@ import numpy as np
 
 from minispore.abstract import AbstractTuple
 from minispore.engine import cache, memory, native, own
+from minispore.engine.covered import is_native
 from minispore.engine.emit import Kernel, emit
 from minispore.engine.fuse import Group, group
 from minispore.engine.layout import SIZES, Buffer, View
-from minispore.engine.lower import Lowering, Step, is_native
+from minispore.engine.lower import Lowering, Step
 from minispore.engine.order import ordered
 from minispore.ir.node import CNode, Node, ParameterNode, ValueNode, is_call_of, item_index
 from minispore.primitive import Primitive
