@@ -72,13 +72,14 @@ class _Grouping:
         candidates += [g for b in _whole_inputs(step) for g in self.readers.get(b, ())]
         chosen = next((g for g in candidates if self.joins(step, g, others)), None)
         if chosen is None:
-            chosen = Group([step], step.rows, step.columns, step.is_flat, {step.out: step.gives})
+            kinds = dict.fromkeys(step.outs, step.gives)
+            chosen = Group([step], step.rows, step.columns, step.is_flat, kinds)
             chosen.needs = set(others)
             self.groups.append(chosen)
         else:
             for other in [o for o in others if o is not chosen]:
                 self.absorbs(chosen, other)
-        self.home[step.out] = chosen
+        self.home |= dict.fromkeys(step.outs, chosen)
         for buffer in _whole_inputs(step):
             self.readers.setdefault(buffer, {})[chosen] = None
 

@@ -51,6 +51,11 @@ class Step:
     def size(self) -> int:
         return self.rows * self.columns
 
+    @property
+    def outs(self) -> list[Buffer]:
+        """All that it writes: a loop has several results."""
+        return [v.buffer for v in self.more["carry"]] if self.kind == "while" else [self.out]
+
 
 class Lowering:
     """The steps of a segment's nodes; `views` tells where each node's value is."""
