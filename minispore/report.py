@@ -33,6 +33,7 @@ from minispore.ir.render import Drawing
 from minispore.ir.text import to_text
 from minispore.kernels import KernelInfo, kernels_of
 from minispore.passes.pipeline import BEFORE_GRAD
+from minispore.profile import Profile, profile_plan
 from minispore.program import Compiled, Stage, python_function
 from minispore.random import drawn_again
 from minispore.stepper import Stepper
@@ -55,13 +56,15 @@ x = kernel(y, z): Add Mul  one loop nest that reads y and z and computes these n
 class Report:
     """How one call was compiled; see ``explain``.
 
-    `values` are those of the graph's inputs, for who runs it.
+    `values` are those of the graph's inputs, for who runs it; `find` finds it, as a call does.
     """
 
     def __init__(
-        self, name: str, function: Callable, compiled: Compiled, values: Sequence[Any] = ()
-    ):
+        self, name: str, function: Callable, compiled: Compiled, values: Sequence[Any] = (),
+        find: Callable[[], Any] | None = None,
+    ):  # fmt: skip
         self.name = name
+        self._find = find
         self.function = function
         self.compiled = compiled
         self.values = values
@@ -132,6 +135,21 @@ class Report:
         terminal: ``report.step().interact()``.
         """
         return Stepper(self.graph(stage), self.values, self.name)
+
+    def profile(self, runs: int = 20) -> Profile:
+        """Time every kernel, every operation of NumPy, and the plan as a whole.
+
+        It runs on what the call was given; nothing outside is written, and what the graph prints is
+        not shown.
+
+        Args:
+            runs: how often each is timed; medians count.
+
+        Raises:
+            ValueError: `runs` is less than 1.
+            What the graph raises on these values.
+        """
+        return profile_plan(self.compiled.function.plan, self.values, self.name, runs, self._find)
 
     def find_nan(self, inf: bool = True, stage: str = "grad") -> NonFinite | None:
         """The first node that makes a nan or inf out of finite numbers, forward or backward.
@@ -374,4 +392,4 @@ def explain(function: Callable, *args: Any, **kwargs: Any) -> Report:
     with drawn_again():
         compiled, inputs = jitted.find(args, kwargs)
         values = [x._data if isinstance(x, Tensor) else x for x in inputs]
-    return Report(jitted.__name__, function, compiled, values)
+    return Report(jitted.__name__, function, compiled, values, lambda: jitted.find(args, kwargs))
