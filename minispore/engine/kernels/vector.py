@@ -148,9 +148,12 @@ _TANH_Q = polynomial(
 
 
 def tanh_f4(x):
-    """tanh(x): 5.5 ulp, at most 1; a quotient of polynomials in x**2."""
-    c = f4(-9.1) if x < f4(-9.1) else x
-    c = f4(9.1) if c > f4(9.1) else c
+    """tanh(x): 5.5 ulp, at most 1; a quotient of polynomials in x**2.
+
+    From 9.3 on it is exactly 1: there the quotient is above 1, however it is rounded.
+    """
+    c = f4(-9.3) if x < f4(-9.3) else x
+    c = f4(9.3) if c > f4(9.3) else c
     s = c * c
     y = c * _TANH_P(s) / _TANH_Q(s)
     y = _ONE if y > _ONE else y

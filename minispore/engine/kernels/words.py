@@ -277,8 +277,8 @@ def polynomial(kind: str, *coefficients: float) -> Intrinsic:
         first, *rest = (ir.Constant(TYPES[kind], c.item()) for c in highest_first)
         value = first
         for c in rest:
-            value = builder.fmul(value, x, ("contract",))
-            value = builder.fadd(value, c, ("contract",))
+            value = builder.fmul(value, x, flags=("contract",))
+            value = builder.fadd(value, c, flags=("contract",))
         return value
 
     def python(x: Any) -> Any:
