@@ -30,7 +30,7 @@ ROOMS = {
         "recompile",
     ),
     "grad": ("autodiff", "autodiff.api", "autodiff.jacobian"),
-    "report": ("report", "stepper", "kernels", "profile"),
+    "report": ("report", "stepper", "kernels", "profile", "memory"),
     "nn": ("nn",),
     "dataset": ("dataset",),
     "train": ("train",),

@@ -17,7 +17,7 @@ import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ from minispore.ir.node import FuncGraph
 from minispore.ir.render import Drawing
 from minispore.ir.text import to_text
 from minispore.kernels import KernelInfo, kernels_of
+from minispore.memory import Memory, memory_of
+from minispore.parameter import Parameter
 from minispore.passes.pipeline import BEFORE_GRAD
 from minispore.profile import Profile, profile_plan
 from minispore.program import Compiled, Stage, python_function
@@ -57,13 +59,15 @@ class Report:
     """How one call was compiled; see ``explain``.
 
     `values` are those of the graph's inputs, for who runs it; `find` finds it, as a call does.
+    `parameters`: which of them are Parameters.
     """
 
     def __init__(
         self, name: str, function: Callable, compiled: Compiled, values: Sequence[Any] = (),
-        find: Callable[[], Any] | None = None,
+        find: Callable[[], Any] | None = None, parameters: Collection[int] = (),
     ):  # fmt: skip
         self.name = name
+        self._parameters = parameters
         self._find = find
         self.function = function
         self.compiled = compiled
@@ -108,6 +112,11 @@ class Report:
     def kernels(self) -> list[KernelInfo]:
         """The kernels that run, in order: source, nodes, lines, bytes; none at jit_level "O0"."""
         return kernels_of(self.compiled.function.plan)
+
+    @functools.cached_property
+    def memory(self) -> Memory:
+        """The bytes that a run needs, and a timeline for each call of kernels; nothing is run."""
+        return memory_of(self.compiled.function.plan, self.values, self._parameters)
 
     def graph(self, stage: str = "optimized") -> FuncGraph:
         """The graph of a stage; ValueError if there is no such stage."""
@@ -253,6 +262,7 @@ class Report:
             _fold("Rules that fired", _pre(self.laws())),
             _fold("Guards", _pre(self.guards)),
             _fold("Plan", _pre(self.plan)),
+            _fold("Memory", self._memory_html()),
             _fold(f"Kernels ({len(self.kernels)})", self._kernels_html()),
         ]
         return f'<div class="minispore-report">{_STYLE}<h3>{html.escape(self.name)}</h3>' + (
@@ -267,6 +277,14 @@ class Report:
             body += _fold("rules", _pre("\n".join(map(str, stage.fires))))
         title = f"{stage.name} ({stage.graph.count()} nodes)"
         return _fold(title, body, is_open=stage.name == "optimized")
+
+    def _memory_html(self) -> str:
+        """The numbers, and a picture with its table for each call of kernels."""
+        parts = [_pre(str(self.memory))]
+        for timeline in self.memory.timelines:
+            if timeline.arena:
+                parts += [_image(timeline.svg(), "arena"), _fold("places", _pre(timeline.text))]
+        return "".join(parts)
 
     def _kernels_html(self) -> str:
         """A fold for each kernel; a source that was there before is not shown again."""
@@ -363,8 +381,12 @@ def _picture(drawing: Drawing) -> str:
     svg = drawing.svg()
     if svg is None:
         return ""
+    return _image(svg, "graph")
+
+
+def _image(svg: str, alt: str) -> str:
     data = base64.b64encode(svg.encode("utf-8")).decode("ascii")
-    return f'<img alt="graph" style="max-width:100%" src="data:image/svg+xml;base64,{data}">'
+    return f'<img alt="{alt}" style="max-width:100%" src="data:image/svg+xml;base64,{data}">'
 
 
 _STYLE = (
@@ -392,4 +414,7 @@ def explain(function: Callable, *args: Any, **kwargs: Any) -> Report:
     with drawn_again():
         compiled, inputs = jitted.find(args, kwargs)
         values = [x._data if isinstance(x, Tensor) else x for x in inputs]
-    return Report(jitted.__name__, function, compiled, values, lambda: jitted.find(args, kwargs))
+        parameters = {i for i, x in enumerate(inputs) if isinstance(x, Parameter)}
+    return Report(
+        jitted.__name__, function, compiled, values, lambda: jitted.find(args, kwargs), parameters
+    )

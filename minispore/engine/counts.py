@@ -108,12 +108,17 @@ def bytes_of(abstract: Abstract) -> int:
     return math.prod(abstract.shape) * abstract.dtype.numpy.itemsize if known else 0
 
 
+def moves_nothing(node: CNode) -> bool:
+    """True if a node only gives a value another shape."""
+    return isinstance(node.callee, Primitive) and node.callee.name in _VIEWS
+
+
 def bytes_alone(node: CNode) -> int:
     """What a node moves if it is computed alone: its operands in, its value out.
 
     What only gives a value another shape moves nothing.
     """
-    if isinstance(node.callee, Primitive) and node.callee.name in _VIEWS:
+    if moves_nothing(node):
         return 0
     operands = {id(i): bytes_of(i.abstract) for i in node.inputs}
     return sum(operands.values()) + bytes_of(node.abstract)

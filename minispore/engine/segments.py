@@ -227,7 +227,8 @@ class Segment:
                 elif isinstance(b, Buffer):
                     lives.setdefault(b.home, []).extend([number, *around])
         own = [b for b in lives if b not in set(arrays)]
-        places, self.arena_bytes = memory.place((b, min(lives[b]), max(lives[b])) for b in own)
+        self.lives = {b: (min(rows), max(rows)) for b, rows in lives.items()}
+        places, self.arena_bytes = memory.place((b, *self.lives[b]) for b in own)
         self.constants = list(constants)
         self.offsets = [places[b] for b in own]
         self.slot = slot = {b: i for i, b in enumerate([*arrays, *self.constants, *own])}
