@@ -295,8 +295,13 @@ def jit(
         capture_mode: "ast" reads the source: both arms of an ``if`` that a Tensor decides become
             part of the graph.  "trace": Python runs the function, once for each graph, on Tensors
             without values: such an ``if`` is an error.
-        jit_level: "O0": a NumPy call for each operation, results as in PyNative mode.  "O1", "O2":
-            kernels of machine code do most operations; results are equal up to rounding.
+        jit_level: "O0": a NumPy call for each operation, results as in PyNative mode.  "O1":
+            kernels of machine code do most operations; results are equal up to rounding.  "O2":
+            also laws that are not exact, such as ``x / c -> x * (1 / c)`` or ``x - x -> 0``
+            (passes/fastmath.py; ``ms.explain`` tells which fired).  Results are those of O1 up to
+            rounding as long as all values, on the way too, are normal numbers or 0.  What is nan
+            or inf may become a number, and -0.0 may become 0.  With a Pipeline of your own in
+            ``passes=`` only its rules count.
         dynamic: 1: sizes of arguments that have differed between calls may be any, as if they
             were described by None (``Cell.set_inputs``), so that the second graph is for all.
         fullgraph: accepted.  Whatever it is, Python never steps in where a graph cannot go on.

@@ -1,7 +1,8 @@
 """The options of jit and of Cells: what they may be, and what each does here.
 
     capture_mode      "ast": the source is read; "trace": Python runs it on symbolic Tensors
-    jit_level         "O0": NumPy calls; "O1", "O2": kernels, whose results may be rounded otherwise
+    jit_level         "O0": NumPy calls; "O1": kernels, whose results may be rounded otherwise;
+                      "O2": also laws that hold for finite numbers only (passes/fastmath.py)
     fullgraph         accepted; a graph is all there ever is: Python never steps in at run time
     dynamic           1: sizes that have differed between calls are no part of a graph
     backend           "" or "ms_backend": there is one
@@ -80,7 +81,7 @@ class Options:
     @property
     def pipeline(self) -> Pipeline:
         """The passes that optimise a graph."""
-        return pipeline_of(self.passes)
+        return pipeline_of(self.passes, fastmath=self.jit_level == "O2")
 
 
 DEFAULTS = Options()

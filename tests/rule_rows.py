@@ -60,6 +60,10 @@ def cast(*names):
     return chain
 
 
+def number(value):
+    return ops.constant(np.array(value, np.float32))
+
+
 def two():
     return ops.constant(np.array(2, np.float32))
 
@@ -349,8 +353,50 @@ FAST_ROWS = {
     ),
     "merge_terms": Row(
         lambda x: (x + 3) + 5, lambda x: x + (ops.constant(np.float32(3)) + 5),
-        lambda x: (x + 3) + x,
+        lambda x: (x + 3) + number(-5),
+    ),
+    "div_constant": Row(lambda x: x / 3, lambda x: x * number(1 / 3), lambda x: x / number(1e-39)),
+    "div_by_fewer": Row(
+        lambda x, y: x / y, lambda x, y: x * (1 / y), lambda x, y: y / x, (T, tensor(2, 1))
+    ),
+    "sub_constant": Row(lambda x: x - 3, lambda x: x + minus_three(), lambda x: 3 - x),
+    "pow_three": Row(lambda x: x**3, lambda x: ops.square(x) * x, lambda x: x**2),
+    "pow_four": Row(
+        lambda x: x**4, lambda x: ops.square(ops.square(x)), lambda x: x**x
+    ),
+    "pow_minus_one": Row(lambda x: x**-1, lambda x: 1 / x, lambda x: x**-3),
+    "pow_minus_two": Row(lambda x: x**-2, lambda x: 1 / ops.square(x), lambda x: x**-3),
+    "pow_half": Row(lambda x: x**0.5, ops.sqrt, lambda x: x**1.5),
+    "pow_minus_half": Row(lambda x: x**-0.5, ops.rsqrt, lambda x: x**-1.5),
+    "sqrt_times_sqrt": Row(
+        lambda x: ops.sqrt(x) * ops.sqrt(x), lambda x: x, lambda x: ops.sqrt(x) * x
+    ),
+    "square_of_sqrt": Row(
+        lambda x: ops.square(ops.sqrt(x)), lambda x: x, lambda x: ops.square(ops.exp(x))
+    ),
+    "sqrt_of_square": Row(
+        lambda x: ops.sqrt(ops.square(x)), ops.abs, lambda x: ops.sqrt(ops.exp(x))
+    ),
+    "log_of_exp": Row(
+        lambda x: ops.log(ops.exp(x)), lambda x: x, lambda x: ops.log(ops.square(x))
+    ),
+    "exp_of_log": Row(
+        lambda x: ops.exp(ops.log(x)), lambda x: x, lambda x: ops.exp(ops.square(x))
+    ),
+    "log_of_softmax": Row(
+        lambda x: ops.log(ops.softmax(x, 0)), lambda x: ops.log_softmax(x, 0),
+        lambda x: ops.log(ops.log_softmax(x, 0)),
+    ),
+    "exp_times_exp": Row(
+        lambda x, y: ops.exp(x) * ops.exp(y), lambda x, y: ops.exp(x + y),
+        lambda x, y: ops.exp(x) * y, (T, T),
+    ),
+    "exp_over_exp": Row(
+        lambda x, y: ops.exp(x) / ops.exp(y), lambda x, y: ops.exp(x - y),
+        lambda x, y: ops.exp(x) / y, (T, T),
     ),
     "reducesum_of_one_fast": of_one(ops.reduce_sum),
     "reducemean_of_one_fast": of_one(ops.reduce_mean),
+    "reducesum_twice_fast": twice(ops.reduce_sum, dt.float32),
+    "reducemean_twice_fast": twice(ops.reduce_mean, dt.float32),
 }  # fmt: skip

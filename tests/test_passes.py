@@ -28,6 +28,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rule_rows import AFTER_GRAD_ROWS, FAST_ROWS, PRODUCT_ROWS, ROWS, T, cast
 
+import minispore as ms
 from minispore import dtype as dt
 from minispore import ops
 from minispore.abstract import STACK, TOKEN, AbstractScalar, AbstractTensor, AbstractTuple
@@ -52,6 +53,7 @@ from minispore.passes import Pass, Pipeline, algebra, default_pipeline, inline, 
 from minispore.passes.control import SWITCH_RULES, TUPLE_RULES
 from minispore.passes.cse import cse
 from minispore.passes.dead_code import dead_code
+from minispore.passes.fastmath import FAST
 from minispore.passes.fold import FOLD_LIMIT, FOLD_RULES
 from minispore.passes.parameters import parameter_eliminate
 from minispore.passes.pattern import Rule, is_lossless, op
@@ -59,7 +61,7 @@ from minispore.passes.rewrite import Function, call_groups, rewrite
 from minispore.primitive import apply
 from minispore.symbolic import constant_node
 
-ALL_RULES = {r.name: r for r in (*algebra.EXACT, *algebra.FAST, *algebra.AFTER_GRAD)}
+ALL_RULES = {r.name: r for r in (*algebra.EXACT, *FAST, *algebra.AFTER_GRAD)}
 EXACT_ROWS = {**ROWS, **AFTER_GRAD_ROWS}
 ALL_ROWS = {**EXACT_ROWS, **PRODUCT_ROWS, **FAST_ROWS}
 
@@ -87,7 +89,7 @@ def test_rule(name):
 
 def test_every_rule_has_a_row():
     assert set(ALL_RULES) == set(ALL_ROWS)
-    assert [r.name for r in algebra.FAST] == [r.name for r in algebra.FAST if r.fastmath]
+    assert all(r.fastmath for r in FAST)
     assert not any(getattr(r, "fastmath", False) for r in algebra.EXACT)
     assert all(r.law for r in ALL_RULES.values())
 
@@ -156,6 +158,23 @@ def test_exact_rules_keep_every_bit(name):
         before = graph_of(row.before, *types)
         after, _ = fire(ALL_RULES[name], before)
         equal_on_special_values(before, after)
+
+
+@pytest.mark.parametrize("name", FAST_ROWS)
+def test_laws_of_fastmath_hold_for_normal_numbers(name):
+    """But for rounding, for all dtypes at which they fire; where a root is nan, anything may be."""
+    random, row = np.random.default_rng(0), FAST_ROWS[name]
+    fired = 0
+    for dtype, sign in itertools.product(FLOATS, (1, -1)):
+        before = graph_of(row.before, *(with_dtype(t, dtype) for t in row.types))
+        after, count = fire(ALL_RULES[name], before)
+        fired += count
+        shapes = [p.abstract.shape for p in before.parameters]
+        inputs = [(sign * random.uniform(0.3, 4, s)).astype(dtype.numpy) for s in shapes]
+        for x, y in zip(interpret(before, inputs), interpret(after, inputs), strict=True):
+            fine = np.isfinite(x.astype(np.float64))
+            assert_same(y[fine], x[fine])
+    assert fired
 
 
 few = settings(max_examples=int(os.environ.get("MINISPORE_RULES", 5)), deadline=None)
@@ -997,6 +1016,31 @@ def test_fastmath_is_off_unless_asked_for():
     g = graph_of(lambda x: x * 0 + 0, T)
     assert optimize(g) is g
     assert default_pipeline(fastmath=True).run(g).count() == 0
+
+
+@pytest.mark.parametrize("level", ["O0", "O1", "O2"])
+def test_only_o2_uses_fastmath_and_says_so(level):
+    x = ms.Tensor([4.0, 8.0])
+    f = ms.jit(lambda x: (x - 0.5) / 3 + (x - x) * x**3, jit_level=level)
+    assert_same(f(x), ms.Tensor([3.5 / 3, 7.5 / 3]))
+    report = ms.explain(f, x)
+    fast = level == "O2"
+    assert ("div_constant (1x): x / c -> x * (1 / c) [fastmath]" in report.laws()) is fast
+    assert ("[fastmath]" in report.laws()) is fast
+    assert ("x - x -> 0 [fastmath]" in report.passes()) is fast
+    infinite = f(ms.Tensor([np.inf, 1.0])).asnumpy()
+    assert np.isnan(infinite[0]) is not fast
+
+
+def test_fastmath_counts_in_gradients_and_with_rules_of_ones_own():
+    twice = Rule("twice", "x + x -> x * 2", lambda x: x + x, lambda x: x * 2)
+    f = ms.jit(lambda x: ms.grad(lambda x: (x / 3 + x**3).sum())(x) + x, jit_level="O2",
+               passes=twice)  # fmt: skip
+    x = ms.Tensor([1.0, 2.0])
+    assert_same(f(x), ms.Tensor([1 / 3 + 4, 1 / 3 + 14]))
+    assert "[fastmath]" in ms.explain(f, x).laws()
+    mine = ms.jit(lambda x: x - x, jit_level="O2", passes=default_pipeline())
+    assert "[fastmath]" not in ms.explain(mine, x).laws()
 
 
 def test_stop_gradient_is_gone_after_grad_only():

@@ -202,7 +202,8 @@ def compile_plan(graph: FuncGraph, level: str = "O0") -> Executable:
     """The plan of a graph without Grad nodes.  It holds no reference to inputs or results.
 
     Args:
-        level: "O0": all steps are NumPy calls.  "O1", "O2": what kernels can compute, they do.
+        level: "O0": all steps are NumPy calls.  "O1", "O2": what kernels can compute, they do (they
+            differ in the passes that made the graph).
     """
     return Executable(graph, level)
 

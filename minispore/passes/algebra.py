@@ -1,9 +1,7 @@
 """arithmetic_simplify: laws of arithmetic, one line each (those of shapes are in shapes.py).
 
-Rules that hold to the last bit for every value, nan, inf and -0.0 included, are always on (of a
-nan, the sign and payload may change).  FAST rules do not hold so, and are on only where asked for:
-for floats ``x * 0 -> 0`` is wrong for nan, inf and -0.0, ``x + 0 -> x`` for -0.0, ``x - x -> 0``
-for nan and inf.
+They hold to the last bit for every value, nan, inf and -0.0 included (of a nan, the sign and
+payload may change), and are always on.  Those that do not are in fastmath.py.
 """
 
 from __future__ import annotations
@@ -19,23 +17,24 @@ from minispore.dtype import bool_, float64, int64
 from minispore.ir.node import CNode, ValueNode
 from minispore.passes.pattern import Rule, is_exact, op, scalar_twin
 from minispore.passes.rewrite import Function
-from minispore.passes.shapes import FAST_SHAPES, SHAPES
+from minispore.passes.shapes import SHAPES
 from minispore.primitive import REGISTRY, Primitive
 from minispore.symbolic import Scalar
 
 
-def _value(c: Any) -> np.ndarray | None:
+def value_of(c: Any) -> np.ndarray | None:
     """The array of a constant Tensor; None if it is none."""
     return c._node.value if isinstance(c._node, ValueNode) else None
 
 
-def _constants(*tensors: Any) -> bool:
+def constants(*tensors: Any) -> bool:
+    """True if the values of all these Tensors are known."""
     return all(isinstance(t._node, ValueNode) for t in tensors)
 
 
 def _is_power_of_two(c: Any) -> bool:
     """True for a float constant of powers of two whose inverses are exact, neither 0 nor inf."""
-    value = _value(c)
+    value = value_of(c)
     if value is None or not c.dtype.is_float:
         return False
     mantissa, exponent = np.frexp(value.astype(np.float64))
@@ -43,14 +42,16 @@ def _is_power_of_two(c: Any) -> bool:
     return bool(np.all((np.abs(mantissa) == 0.5) & (np.abs(exponent) < limit)))
 
 
-def _negative(c: Any) -> Any:
-    value = _value(c)
+def negative(c: Any) -> Any:
+    """The constant -c."""
+    value = value_of(c)
     assert value is not None
     return ops.constant(np.negative(value))
 
 
-def _inverse(c: Any) -> Any:
-    value = _value(c)
+def inverse(c: Any) -> Any:
+    """The constant 1 / c, rounded once."""
+    value = value_of(c)
     assert value is not None
     return ops.constant((1 / value.astype(np.float64)).astype(value.dtype))
 
@@ -108,9 +109,9 @@ SIGNS = (
     Rule("mul_neg_neg", "(-x) * (-y) -> x * y", lambda x, y: (-x) * (-y), lambda x, y: x * y),
     Rule("div_neg_neg", "(-x) / (-y) -> x / y", lambda x, y: (-x) / (-y), lambda x, y: x / y),
     Rule("mul_neg_constant", "(-x) * c -> x * (-c)", lambda x, c: (-x) * c,
-         lambda x, c: x * _negative(c), lambda c: _constants(c)),
+         lambda x, c: x * negative(c), lambda c: constants(c)),
     Rule("neg_mul_constant", "-(x * c) -> x * (-c)", lambda x, c: ops.neg(x * c),
-         lambda x, c: x * _negative(c), lambda c: _constants(c), alone=True),
+         lambda x, c: x * negative(c), lambda c: constants(c), alone=True),
     Rule("mul_neg", "(-x) * y -> -(x * y)", lambda x, y: (-x) * y, lambda x, y: -(x * y),
          lambda x, out: x.shape == out.shape, alone=True),
     Rule("div_neg", "(-x) / y -> -(x / y)", lambda x, y: (-x) / y, lambda x, y: -(x / y),
@@ -134,7 +135,7 @@ TENSORS = (
     Rule("mul_zero", "x * 0 -> 0 (integers)", lambda x: x * 0, lambda out: ops.zeros_like(out),
          is_exact),
     Rule("div_power_of_two", "x / 2**k -> x * 2**-k", lambda x, c: x / c,
-         lambda x, c: x * _inverse(c), lambda c: _is_power_of_two(c)),
+         lambda x, c: x * inverse(c), lambda c: _is_power_of_two(c)),
     Rule("max_self", "maximum(x, x) -> x", lambda x: ops.maximum(x, x), lambda x: x),
     Rule("min_self", "minimum(x, x) -> x", lambda x: ops.minimum(x, x), lambda x: x),
     Rule("and_self", "x and x -> x", lambda x: op.LogicalAnd(x, x), lambda x: x),
@@ -167,23 +168,6 @@ IDEMPOTENT = tuple(map(_twice, ("Abs", "Floor", "Ceil", "Round", "Trunc", "Sign"
 
 
 # fmt: off
-FAST = (
-    Rule("add_zero_fast", "x + 0 -> x", lambda x: x + 0, lambda x: x, fastmath=True),
-    Rule("zero_sub", "0 - x -> -x", lambda x: 0 - x, lambda x: -x, fastmath=True),
-    Rule("mul_zero_fast", "x * 0 -> 0", lambda x: x * 0, lambda out: ops.zeros_like(out),
-         fastmath=True),
-    Rule("sub_self_fast", "x - x -> 0", lambda x: x - x, lambda x: ops.zeros_like(x),
-         fastmath=True),
-    Rule("div_self", "x / x -> 1", lambda x: x / x, lambda x: ops.ones_like(x), fastmath=True),
-    Rule("neg_sub_fast", "-(x - y) -> y - x", lambda x, y: ops.neg(x - y), lambda x, y: y - x,
-         fastmath=True),
-    Rule("pow_two", "x ** 2 -> square(x)", lambda x: x**2, lambda x: ops.square(x), fastmath=True),
-    Rule("merge_factors", "(x * c) * d -> x * (c * d)", lambda x, c, d: (x * c) * d,
-         lambda x, c, d: x * (c * d), lambda c, d: _constants(c, d), fastmath=True),
-    Rule("merge_terms", "(x + c) + d -> x + (c + d)", lambda x, c, d: (x + c) + d,
-         lambda x, c, d: x + (c + d), lambda c, d: _constants(c, d), fastmath=True),
-    *FAST_SHAPES,
-)
 AFTER_GRAD = (
     Rule("drop_stop_gradient", "stop_gradient(x) -> x", lambda x: op.StopGradient(x), lambda x: x),
     Rule("drop_assign", "assign(p, x) -> x", lambda p, x: op.Assign(p, x), lambda x: x),

@@ -23,11 +23,12 @@ from typing import Any
 from minispore.ir.interp import debugging
 from minispore.ir.node import FuncGraph
 from minispore.ir.verify import IRError, verify
-from minispore.passes.algebra import AFTER_GRAD, EXACT, FAST
+from minispore.passes.algebra import AFTER_GRAD, EXACT
 from minispore.passes.combine import combine_like_graphs
 from minispore.passes.control import SWITCH_RULES, TUPLE_RULES
 from minispore.passes.cse import cse
 from minispore.passes.dead_code import dead_code
+from minispore.passes.fastmath import FAST
 from minispore.passes.fold import FOLD_RULES
 from minispore.passes.inline import inline, lazy_inline
 from minispore.passes.loops import LOOP_RULES
@@ -197,7 +198,7 @@ def _arithmetic(fastmath: bool) -> Callable[[FuncGraph, Log], FuncGraph]:
 
 
 def default_pipeline(fastmath: bool = False) -> Pipeline:
-    """What every compiled function goes through; `fastmath` adds rules that are not exact."""
+    """What every compiled function goes through; `fastmath` adds the laws of fastmath.py."""
 
     def rules(name: str, description: str, table: tuple[NodeRule, ...]) -> Pass:
         return replace(rule_pass(name, description, table), is_users=False)
@@ -227,13 +228,15 @@ _COMBINE = Pass(
 BEFORE_GRAD = Pipeline((_COMBINE,), 1, "before grad")
 
 
-def pipeline_of(passes: Any) -> Pipeline:
+def pipeline_of(passes: Any, fastmath: bool = False) -> Pipeline:
     """The pipeline that ``jit(passes=...)`` means: None, a Pipeline, or what is added to the
     default one: a rule, a Pass, or a list or tuple of them.  TypeError for anything else.
+
+    `fastmath`: the default one has laws that are not exact.
     """
     if isinstance(passes, Pipeline):
         return passes
-    pipeline = default_pipeline()
+    pipeline = default_pipeline(fastmath)
     for item in passes if isinstance(passes, (list, tuple)) else (passes,):
         if isinstance(item, Pass):
             pipeline = pipeline.with_pass(item)

@@ -118,9 +118,14 @@ def _rewrite_node(
             break
         rule, new = fired
         if log is not None:
-            log.append(Fire(rule.name, rule.law, current, new, graph))
+            log.append(Fire(rule.name, tagged_law(rule), current, new, graph))
         current = new
     return current
+
+
+def tagged_law(rule: NodeRule) -> str:
+    """A rule's law; one that is not exact says so."""
+    return f"{rule.law} [fastmath]" if isinstance(rule, Rule) and rule.fastmath else rule.law
 
 
 def _first_fire(

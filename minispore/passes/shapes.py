@@ -199,16 +199,16 @@ def _with_dims(name: str) -> Rule:
     )  # fmt: skip
 
 
-def _twice(name: str, when: Callable) -> Rule:
+def _twice(name: str, when: Callable, suffix: str = "", fastmath: bool = False) -> Rule:
     """A reduction of a reduction reduces over the axes of both."""
     reduce, made = getattr(op, name), REGISTRY[name].bound
     return Rule(
-        f"{name.lower()}_twice", f"{name}({name}(x, a), b) -> {name}(x, (a, b))",
+        f"{name.lower()}_twice{suffix}", f"{name}({name}(x, a), b) -> {name}(x, (a, b))",
         lambda x, a, k, b, j: reduce(reduce(x, axis=a, keep_dims=k), axis=b, keep_dims=j),
         lambda x, a, k, b, out: ops.reshape(
             apply(made(axis=_joined(a, k, b), keep_dims=False), x), out.shape
         ),
-        lambda x: when(x), alone=True,
+        lambda x: when(x), fastmath, alone=True,
     )  # fmt: skip
 
 
@@ -345,8 +345,9 @@ MOVES = (
 SHAPES: tuple[Rule | Function, ...] = (
     *CASTS, *RESHAPES, *BROADCASTS, *PRODUCTS, *REDUCTIONS, *MOVES,
 )  # fmt: skip
-FAST_SHAPES = (
+FAST_SHAPES = (  # on only where fastmath.py's are
     *(of_one(name, _always, "_fast", True) for name in ("ReduceSum", "ReduceMean")),
     of_broadcast("ReduceSum", _always, lambda x, n: x * n, "x * n", True),
     of_broadcast("ReduceMean", _always, lambda x, n: x, "x", True),
+    *(_twice(name, _always, "_fast", True) for name in ("ReduceSum", "ReduceMean")),
 )
