@@ -30,7 +30,7 @@ ROOMS = {
         "recompile",
     ),
     "grad": ("autodiff", "autodiff.api", "autodiff.jacobian"),
-    "report": ("report", "stepper", "kernels", "profile", "memory"),
+    "report": ("report", "stepper", "kernels", "profile", "memory", "fusion"),
     "nn": ("nn",),
     "dataset": ("dataset",),
     "train": ("train",),

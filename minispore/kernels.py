@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from minispore.engine import Executable, counts
 from minispore.engine.emit import Kernel
@@ -75,6 +76,13 @@ def _amounts(found: dict[str, int]) -> str:
     return ", ".join(f"{name} {size:,} B" for name, size in found.items()) or "nothing"
 
 
+def _argument(value: int | Buffer, known: dict[Buffer, str]) -> str:
+    """A size, the name of a value, or "BLAS" for the address of a routine."""
+    if isinstance(value, Buffer):
+        return known[value.home]
+    return str(value) if value < 2**32 else "BLAS"
+
+
 def kernels_of(plan: Executable) -> list[KernelInfo]:
     """The kernels of a plan, in the order in which they run first."""
     names = NodeNames(plan.graph)
@@ -131,9 +139,11 @@ def nodes_in(kernel: Kernel) -> list[CNode]:
 
 
 def title_of(kernel: Kernel) -> str:
-    """The primitives of its nodes; "copy" where it only copies."""
+    """The primitives of its nodes, such as ``Mul×3 Add``; "copy" where it only copies."""
     callees = [n.callee for n in nodes_in(kernel)]
-    return " ".join(c.name for c in callees if isinstance(c, Primitive)) or "copy"
+    runs = groupby(c.name for c in callees if isinstance(c, Primitive))
+    counted = ((name, len(list(run))) for name, run in runs)
+    return " ".join(f"{name}×{n}" if n > 1 else name for name, n in counted) or "copy"
 
 
 def _info(
@@ -148,7 +158,7 @@ def _info(
         reads={known[b]: size for b, size in counts.reads(kernel).items()},
         writes={known[b]: size for b, size in counts.writes(kernel).items()},
         operations=counts.operations(kernel),
-        arguments=tuple(str(a) if isinstance(a, int) else known[a.home] for a in kernel.arguments),
+        arguments=tuple(_argument(a, known) for a in kernel.arguments),
         parts=parts,
         kernel=kernel,
     )  # fmt: skip

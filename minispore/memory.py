@@ -244,6 +244,8 @@ def _timeline(name: str, step: Instruction) -> Timeline:
         kind = "arena" if i >= first_own else kind
         offset = segment.offsets[i - first_own] if kind == "arena" else None
         phase, what = _made_by(makers.get(buffer), buffer)
+        if kind == "arena" and buffer not in makers:
+            what = "scratch"
         if kind != "arena":
             begin, end = (begin, last) if kind == "output" else (0, last)
         lives.append(Life(known[buffer], kind, buffer.bytes, begin, end, offset, phase, what))
@@ -295,10 +297,10 @@ def _drawn(timeline: Timeline) -> Iterator[str]:
 
 
 def _legend(width: int) -> Iterator[str]:
-    x = width - 330
+    x = width - 350
     for phase, (line, fill) in _COLOURS.items():
         yield f'<rect x="{x}" y="9" width="11" height="11" fill="{fill}" stroke="{line}"/>'
-        yield f'<text x="{x + 16}" y="18">{phase or "copy"}</text>'
+        yield f'<text x="{x + 16}" y="18">{phase or "copy, scratch"}</text>'
         x += 80
 
 

@@ -26,6 +26,7 @@ from minispore.context import get_context
 from minispore.files import write_whole
 from minispore.frontend.desugar import source_of
 from minispore.frontend.source import code_of
+from minispore.fusion import Traffic, draw_kernels, traffic_of
 from minispore.ir.draw import draw, draw_difference
 from minispore.ir.finite import NonFinite, find_non_finite
 from minispore.ir.node import FuncGraph
@@ -46,6 +47,7 @@ _DESCRIPTIONS = {
     "grad": "each gradient asked for became a forward and a backward graph (J)",
     "optimized": "what runs",
 }
+KERNELS = "kernels"  # what comes after the last stage
 _SLOTS = 's0 s1 ...  slots, a value each: the parameters first; "free" empties them'
 _ROWS = """\
 kernels    all rows below run in one native call: each is a kernel, or a jump to a row
@@ -114,6 +116,11 @@ class Report:
         return kernels_of(self.compiled.function.plan)
 
     @functools.cached_property
+    def traffic(self) -> Traffic:
+        """How many bytes nodes would move one by one, and how many their kernels move."""
+        return traffic_of(self.compiled.function.plan)
+
+    @functools.cached_property
     def memory(self) -> Memory:
         """The bytes that a run needs, and a timeline for each call of kernels; nothing is run."""
         return memory_of(self.compiled.function.plan, self.values, self._parameters)
@@ -127,7 +134,16 @@ class Report:
         return to_text(self.graph(stage))
 
     def drawing(self, stage: str = "optimized", **options: Any) -> Drawing:
-        """The picture of a stage; what its pass made is marked.  Options: those of ``draw``."""
+        """The picture of a stage; what its pass made is marked.
+
+        ``kernels`` is drawn too: which kernel computes which nodes, and the bytes that it moves.
+
+        Args:
+            options: those of ``draw``; ``collapse``, ``expand``, ``legend`` and ``limit`` for
+                kernels (fusion.py).
+        """
+        if stage == KERNELS:
+            return draw_kernels(self.compiled.function.plan, **options)
         before = self._before(stage)
         if before is None:
             return draw(self.graph(stage), **options)
@@ -194,6 +210,8 @@ class Report:
             fired = _counted(stage)
             milliseconds = stage.seconds * 1e3
             lines.append(f"{stage.name:<36} {stage.graph.count():>6} {milliseconds:>8.2f}  {fired}")
+        if self.kernels:
+            lines.append(f"{KERNELS:<36} {len(self.kernels):>6} {'':>8}  {self.traffic}")
         return "\n".join(lines)
 
     def passes(self) -> str:
@@ -204,7 +222,8 @@ class Report:
         """
         counts = {stage.name: stage.graph.count() for stage in self.stages}
         lines = [f"{counts['evaluate']} nodes evaluated, {counts['grad']} with gradients, "
-                 f"{counts['optimized']} optimized", ""]  # fmt: skip
+                 f"{counts['optimized']} optimized",
+                 f"{self.traffic}" if self.kernels else ""]  # fmt: skip
         lines.append(f"{'pass':<22} {'runs':>5} {'changed':>8} {'fires':>6} {'nodes':>7} {'ms':>8}")
         for name in dict.fromkeys(run.name for run in self.compiled.runs):
             runs = [run for run in self.compiled.runs if run.name == name]
@@ -262,8 +281,9 @@ class Report:
             _fold("Rules that fired", _pre(self.laws())),
             _fold("Guards", _pre(self.guards)),
             _fold("Plan", _pre(self.plan)),
-            _fold("Memory", self._memory_html()),
+            _fold("Nodes in kernels", self._fusion_html()),
             _fold(f"Kernels ({len(self.kernels)})", self._kernels_html()),
+            _fold("Memory", self._memory_html()),
         ]
         return f'<div class="minispore-report">{_STYLE}<h3>{html.escape(self.name)}</h3>' + (
             "\n".join(s for s in sections if s) + "</div>"
@@ -285,6 +305,15 @@ class Report:
             if timeline.arena:
                 parts += [_image(timeline.svg(), "arena"), _fold("places", _pre(timeline.text))]
         return "".join(parts)
+
+    def _fusion_html(self) -> str:
+        """The picture of kernels, and its numbers."""
+        if not self.kernels:
+            return ""
+        drawing = self.drawing(KERNELS)
+        return f"<p>{html.escape(str(self.traffic))}</p>{_picture(drawing)}" + _fold(
+            "bytes of each kernel", _pre(drawing.text)
+        )
 
     def _kernels_html(self) -> str:
         """A fold for each kernel; a source that was there before is not shown again."""
@@ -335,11 +364,18 @@ def write_stages(report: Report, folder: Path) -> None:
         name = stage.name.split("_", 2)[-1] if stage.name.startswith("optimize_") else stage.name
         base = folder / f"{number:02d}_{name}"
         write_whole(base.with_suffix(".ir"), to_text(stage.graph) + "\n")
-        drawing = report.drawing(stage.name)
-        write_whole(base.with_suffix(".dot"), drawing.dot)
-        svg = drawing.svg()
-        if svg is not None:
-            write_whole(base.with_suffix(".svg"), svg)
+        _write_drawing(base, report.drawing(stage.name))
+    if report.kernels:
+        base = folder / f"{len(report.stages):02d}_{KERNELS}"
+        _write_drawing(base, report.drawing(KERNELS))
+
+
+def _write_drawing(base: Path, drawing: Drawing) -> None:
+    """Its DOT text, and its SVG where there is Graphviz."""
+    write_whole(base.with_suffix(".dot"), drawing.dot)
+    svg = drawing.svg()
+    if svg is not None:
+        write_whole(base.with_suffix(".svg"), svg)
 
 
 _saved = itertools.count(1)  # numbers the compilations of this program that were saved

@@ -28,7 +28,7 @@ LAYERS = (
     ("engine",),
     ("jit_options", "graph_function", "program", "recompile", "compile", "decorators", "composite",
      "autodiff.api", "autodiff.jacobian"),
-    ("report", "stepper", "kernels", "profile", "memory"),
+    ("report", "stepper", "kernels", "profile", "memory", "fusion"),
     ("nn", "dataset", "parallel"),
     ("train",),
     ("aliases",),

@@ -1,6 +1,7 @@
 """What reports tell of kernels: sources, nodes, lines, and counts that are checked by hand."""
 
 import ast
+import re
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def test_bytes_and_operations_of_a_layer(report):
 def test_nodes_are_those_of_the_text_and_lines_those_of_the_source(report):
     text = to_text(report.graph())
     for info in report.kernels:
-        for node, name in zip(info.nodes, info.title.split(), strict=True):
+        for node, name in zip(info.nodes, info.title.split(), strict=True):  # none is there twice
             assert f"{node}: " in text or f"{node} = " in text or f"{node}(" in text
             assert any(node in line and name in line for line in text.splitlines())
         assert {w.file_name for w in info.lines} == {"test_kernel_views.py"}
@@ -101,3 +102,111 @@ def test_without_kernels_there_are_none():
 def test_plan_explains_its_names(report):
     assert "m0 m1 ..." in report.plan
     assert "s0 s1 ..." in report.plan
+
+
+# ------------------------------------------------------------------------------- fusion drawn
+
+
+def clusters(dot):
+    """The titles of boxes, and how deep each is."""
+    found, depth = [], 0
+    for line in dot.splitlines():
+        depth -= line.strip() == "}"
+        if "subgraph cluster_" in line:
+            depth += 1
+        title = re.match(r'\s*label="(.*?)";? ?', line)
+        if title:
+            found.append((depth, title.group(1)))
+    return found
+
+
+def test_bytes_before_and_after_fusing(report):
+    traffic = report.traffic
+    product, add, relu = 4 * (12 + 15 + 20), 4 * (20 + 5 + 20), 4 * (20 + 20)
+    assert (traffic.nodes, traffic.kernels) == (3, 2)
+    assert traffic.before == product + add + relu
+    assert traffic.after == product + 4 * (20 + 5 + 20)
+    words = f"3 nodes alone would move {traffic.before} bytes; in 2 kernels they move"
+    assert words in str(traffic)
+    assert words in report.drawing("kernels").text
+    assert words in report.passes()
+    assert words in report.table()
+
+
+def test_boxes_are_kernels_and_items_their_nodes(report):
+    dot = report.drawing("kernels").dot
+    titles = clusters(dot)
+    assert [depth for depth, _ in titles] == [1, 2, 3, 3]
+    assert titles[2][1].startswith("0.0: 188 B moved, 188 B alone")
+    assert titles[3][1].startswith("0.1: 180 B moved, 340 B alone")
+    for info in report.kernels:
+        for node in info.nodes:
+            assert f'"{info.name} {node}"' in dot
+    assert '"0.0 %1" -> "0.1 %2" [label=" 80 B "]' in dot
+    assert '"0.1 %2" -> "0.1 %3" []' in dot  # stays inside: no memory
+    assert dot == ms.explain(layer, tensor(4, 3), tensor(3, 5), tensor(5)).drawing("kernels").dot
+    assert report.drawing("kernels").svg().startswith("<svg")
+
+
+def big_step():
+    net = nn.SequentialCell(*(nn.Dense(4, 4, activation="relu") for _ in range(12)))
+    loss_fn, opt = nn.MSELoss(), nn.Adam(net.trainable_params(), 0.1)
+    grad_fn = ms.value_and_grad(lambda x, y: loss_fn(net(x), y), None, opt.parameters)
+
+    def step(x, y):
+        loss, grads = grad_fn(x, y)
+        opt(grads)
+        return loss
+
+    return ms.explain(step, tensor(3, 4), tensor(3, 4))
+
+
+def test_large_plans_are_drawn_by_cells():
+    report = big_step()
+    items = re.findall(r'^ +"kernel [^"]*" \[', report.drawing("kernels").dot, re.M)
+    assert len(items) <= 60 < len(report.kernels)
+    closed = report.drawing("kernels", collapse=True).dot
+    assert len(re.findall(r'^ +"kernel [^"]*" \[', closed, re.M)) == len(report.kernels)
+    name = report.kernels[-1].name
+    opened = report.drawing("kernels", expand=(name,)).dot
+    assert all(f'"{name} {node}"' in opened for node in report.kernels[-1].nodes)
+    every = report.drawing("kernels", expand="all").dot
+    assert '"kernel ' not in every
+
+
+def test_options_that_mean_nothing(report):
+    with pytest.raises(ValueError, match=r"there is no kernel 7\.7; there are 0\.0, 0\.1"):
+        report.drawing("kernels", expand="7.7")
+    with pytest.raises(ValueError, match="collapse must be"):
+        report.drawing("kernels", collapse="no")
+
+
+def test_loops_calls_and_what_python_does_are_drawn():
+    def fn(x, n):
+        i = Tensor(0, ms.int32)
+        while i < n:
+            x = ops.cumsum(x, 0) + i
+            i = i + 1
+        return x.sum() * 2
+
+    dot = ms.explain(fn, tensor(3, 4), Tensor(3, ms.int32)).drawing("kernels").dot
+    assert "CumSum" in dot and "in Python" in dot and "in one call" in dot
+
+    def native(x, n):
+        i = Tensor(0, ms.int32)
+        while i < n:
+            x = x * 0.5 + 1
+            i = i + 1
+        return x
+
+    drawing = ms.explain(native, tensor(8), Tensor(300, ms.int32)).drawing("kernels", legend=True)
+    assert 'constraint="false"' in drawing.dot  # the round before
+    assert drawing.svg().startswith("<svg")
+
+
+def test_files_of_the_report(report, tmp_path):
+    report.save(tmp_path)
+    number = len(report.stages)
+    assert (tmp_path / f"{number:02d}_kernels.svg").read_text().startswith("<svg")
+    html = (tmp_path / "report.html").read_text()
+    assert "Nodes in kernels" in html and "bytes of each kernel" in html
