@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -47,13 +48,17 @@ def no_compiler(monkeypatch):
     monkeypatch.setattr(compiler, "machine_code", refuse)
 
 
-def in_a_process(code, place, *arguments, **more):
-    """What a new process prints."""
-    environment = {**os.environ, "MINISPORE_CACHE_DIR": str(place), **more}
+def run_process(code, place, *arguments, before=()):
+    """A new process, when it has ended; the command `before` starts it."""
+    environment = {**os.environ, "MINISPORE_CACHE_DIR": str(place)}
     environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True
-    )
+    command = [*before, sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+def in_a_process(code, place, *arguments, before=()):
+    """What a new process prints."""
+    done = run_process(code, place, *arguments, before=before)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -79,7 +84,7 @@ slots = np.array([out.ctypes.data])
 address = cache.kernel(sys.argv[1])
 ctypes.CFUNCTYPE(None, *[ctypes.c_ssize_t] * 5)(address)(slots.ctypes.data, 0, 0, 1, 0)
 print(out[0], [m for m in sys.modules if m.split('.')[0] in ('numba', 'scipy')
-               or 'kernels' in m])
+               or 'engine.kernels' in m])
 """
     assert in_a_process(code, place, source()) == "1.0 []\n"
 
@@ -179,6 +184,52 @@ def test_a_full_disk(place, monkeypatch):
     assert value(cache.kernel(source())) == 1
 
 
+def test_a_disk_that_is_full(place):
+    """A file system of 16 kB holds some kernels, whole ones, and the rest is in memory only."""
+    code = """
+import ctypes, os, subprocess, sys
+from minispore.engine import cache
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", sys.argv[2]], check=True)
+def answer(number):
+    slots, out = (ctypes.c_ssize_t * 1)(), ctypes.c_float()
+    slots[0] = ctypes.addressof(out)
+    address = cache.kernel(sys.argv[1].replace('f4(1)', f'f4({number})'))
+    ctypes.CFUNCTYPE(None, *[ctypes.c_ssize_t] * 5)(address)(ctypes.addressof(slots), 0, 0, 1, 0)
+    return out.value
+for turn in range(2):
+    print([answer(n) for n in range(8)] == [*range(8)])
+    cache._addresses.clear()
+names = os.listdir(sys.argv[2])
+print(0 < len(names) < 8, [n for n in names if n.startswith('.')])
+"""
+    place.mkdir()
+    apart = ["unshare", "--mount"]
+    try:
+        subprocess.run([*apart, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("may not mount a file system")
+    out = in_a_process(code, place, source(), str(place), before=apart)
+    assert out == "True\nTrue\nTrue []\n"
+
+
+def test_a_folder_to_read_only(place, monkeypatch):
+    """What is there is used, however old; what is not stays in memory."""
+    cache.kernel(source())
+    (file,) = place.iterdir()
+    os.utime(file, (1, 1))
+    forget()
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    for name in ("utime", "replace"):
+        monkeypatch.setattr(os, name, refuse)
+    assert value(cache.kernel(source(2))) == 2
+    assert [*place.iterdir()] == [file]
+    no_compiler(monkeypatch)
+    assert value(cache.kernel(source())) == 1
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs limits of POSIX")
 def test_a_file_that_cannot_be_written_whole(place):
     code = """
@@ -222,17 +273,44 @@ def test_everything_is_in_the_key(place, monkeypatch, tmp_path):
 
     monkeypatch.setattr(llvmlite, "__version__", "0.0")
     another()
+    monkeypatch.setattr(llvmlite.binding, "get_default_triple", lambda: "another-system")
+    another()
     monkeypatch.setenv("MINISPORE_CPU", "haswell")
     another()
     kernels = tmp_path / "kernels"
     kernels.mkdir()
     monkeypatch.setattr(cache, "__file__", str(tmp_path / "cache.py"))
-    for text in ("", "x = 1", "x = 2"):
-        (kernels / "vector.py").write_text(text)
-        another()
-    (kernels / "more.py").write_text("")
-    another()
-    assert len(keys) == 8
+    for name in ("cache.py", "cpu.py"):
+        (tmp_path / name).write_text("")
+    for name in ("kernels/vector.py", "cache.py", "cpu.py", "kernels/more.py"):
+        for text in ("", "x = 1", "x = 2"):
+            (tmp_path / name).write_text(text)
+            another()
+    assert len(keys) == 5 + 10
+
+
+def test_a_changed_function_makes_another_kernel(place, tmp_path):
+    """A copy of the package, in which a function of kernels changes between two processes."""
+    package = tmp_path / "copy"
+    home = Path(cache.__file__).parents[1]
+    shutil.copytree(home, package / "minispore", ignore=shutil.ignore_patterns("__pycache__"))
+    vector = package / "minispore/engine/kernels/vector.py"
+    code = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import minispore as ms
+assert ms.__file__.startswith(sys.argv[1])
+print(float(ms.jit(ms.ops.erf)(ms.Tensor(0.5))))
+"""
+    first = in_a_process(code, place, str(package))
+    assert abs(float(first) - 0.5204999) < 1e-6
+    text = vector.read_text()
+    old = "    return x * _ERF_SMALL(a * a) + x if a < f4(0.93) else large"
+    assert old in text
+    vector.write_text(text.replace(old, "    return f4(7)"))
+    assert in_a_process(code, place, str(package)) == "7.0\n"
+    vector.write_text(text)
+    assert in_a_process(code, place, str(package)) == first
 
 
 # ------------------------------------------------------------------------------- size
@@ -289,6 +367,57 @@ def test_the_program(place, capsys):
     assert [p.name for p in place.iterdir()] == ["mine"]
     forget()
     assert value(cache.kernel(source(2))) == 2
+
+
+# ------------------------------------------------------------------------------- no compiler
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "reason"),
+    [
+        ("llvmlite.binding", "create_pass_builder", "AttributeError"),
+        ("llvmlite.binding", "create_mcjit_compiler", "AttributeError"),
+        ("llvmlite.binding", "get_host_cpu_name", "AttributeError"),
+        ("llvmlite.ir", "IRBuilder", "AttributeError"),
+        ("llvmlite.binding", "get_default_triple", "ImportError"),
+    ],
+)
+def test_without_a_name_of_llvmlite_numpy_computes(place, module, name, reason):
+    code = f"""
+import sys, warnings, {module}
+warnings.simplefilter("always")
+del {module}.{name}
+import minispore as ms
+x = ms.Tensor([1.0, 2.0])
+for f in (lambda x: ms.ops.exp(x) - x, lambda x: ms.ops.sin(x) * x):
+    jitted = ms.jit(f, capture_mode="trace")
+    assert abs(jitted(x).asnumpy() - f(x).asnumpy()).max() < 1e-6
+    assert abs(jitted(x).asnumpy() - f(x).asnumpy()).max() < 1e-6
+"""
+    done = run_process(code, place)
+    assert done.returncode == 0, done.stderr
+    (warning,) = [line for line in done.stderr.splitlines() if "Warning" in line]
+    assert "RuntimeWarning: no machine code can be made here" in warning
+    assert reason in warning and "NumPy computes instead" in warning
+
+
+def test_without_llvmlite_and_numba(place):
+    code = """
+import sys
+sys.modules["llvmlite"] = sys.modules["numba"] = None
+import minispore as ms
+print(float(ms.jit(lambda x: ms.ops.exp(x) - x, capture_mode="trace")(ms.Tensor(0.0))))
+"""
+    done = run_process(code, place)
+    assert done.stdout == "1.0\n", done.stderr
+    assert done.stderr.count("no machine code can be made here (ModuleNotFoundError") == 1
+
+
+def test_without_numba_what_only_it_compiles(place, monkeypatch):
+    monkeypatch.setitem(sys.modules, "minispore.engine.kernels.by_numba", None)
+    assert value(cache.kernel(source())) == 1
+    with pytest.raises(cache.NoKernel, match="ModuleNotFoundError"):
+        cache.kernel(source().replace("f4(1)", "f4(divmod(lo + 7, 4)[1])"))
 
 
 # ------------------------------------------------------------------------------- the rest

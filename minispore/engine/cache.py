@@ -2,9 +2,10 @@
 
 A kernel is compiled once (kernels/compiler.py); its machine code is written to a file of our own,
 named by the hash of all that it depends on: its source, the functions that it may call, the
-compiler, LLVM's version and the CPU.  Later processes load it in 0.1 ms.  Whatever is wrong with a
-file (truncated, garbage, of another machine) is a miss; whatever is wrong with the disk leaves the
-kernel in memory.  Of too many files the least recently used ones go.
+compiler and this module, LLVM's version, the system and the CPU.  Later processes load it in
+0.1 ms.  Whatever is wrong with a file (truncated, garbage, of another machine) is a miss; whatever
+is wrong with the disk leaves the kernel in memory.  Of too many files the least recently used ones
+go.  Where no machine code can be made at all, the plan lets NumPy do the work.
 
 MINISPORE_CACHE_DIR says where the files are (default: ``~/.cache/minispore``), MINISPORE_CACHE_SIZE
 how many bytes they may take, about (default: 64 MB, some 20,000 kernels; 0 keeps none).
@@ -13,6 +14,7 @@ how many bytes they may take, about (default: 64 MB, some 20,000 kernels; 0 keep
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import itertools
@@ -33,15 +35,25 @@ _addresses: dict[str, int] = {}  # source -> address
 _stores = itertools.count()
 
 
+class NoKernel(RuntimeError):
+    """No machine code can be made here: llvmlite is missing, or not as it is expected."""
+
+
 def kernel(source: str) -> int:
     """The address of the function that the source defines: ``kernel`` or ``run``.
 
     Its signature is that of kernels/words.py.  A source with a line ``REASSOCIATES = True`` allows
     LLVM to change the order of sums, without which they do not become vector code.
+
+    Raises:
+        NoKernel: the compiler does not work here.
     """
     with _lock:
         if source not in _addresses:
-            _addresses[source] = _made(source)
+            try:
+                _addresses[source] = _made(source)
+            except (ImportError, AttributeError, TypeError, OSError, RuntimeError) as error:
+                raise NoKernel(f"{type(error).__name__}: {error}") from error
         return _addresses[source]
 
 
@@ -112,13 +124,15 @@ def _made(source: str) -> int:
 def _surroundings() -> Any:
     """The hash of what all kernels depend on."""
     import llvmlite
+    from llvmlite.binding import get_default_triple
 
     from minispore.engine import cpu
 
     digest = hashlib.sha256(_MAGIC)
-    for text in (*cpu.target(), llvmlite.__version__):
+    for text in (get_default_triple(), *cpu.target(), llvmlite.__version__):
         digest.update(text.encode() + b"\0")
-    for path in sorted((Path(__file__).parent / "kernels").glob("*.py")):
+    own, kernels = Path(__file__), sorted((Path(__file__).parent / "kernels").glob("*.py"))
+    for path in (own, own.with_name("cpu.py"), *kernels):
         digest.update(path.read_bytes() + b"\0")
     return digest
 
@@ -136,14 +150,16 @@ def key(text: str) -> str:
 def _load(path: Path) -> bytes | None:
     """The machine code in a file; None if there is no such file, or it is broken."""
     try:
-        with open(path, "rb") as file:
-            data = file.read()
-            if time.time() - os.fstat(file.fileno()).st_mtime > _DAY:
-                os.utime(path)  # used again: the last to go
+        data = path.read_bytes()
     except OSError:
         return None
     code = data[_HEAD:]
-    return code if data[:_HEAD] == _MAGIC + hashlib.sha256(code).digest() else None
+    if data[:_HEAD] != _MAGIC + hashlib.sha256(code).digest():
+        return None
+    with contextlib.suppress(OSError):  # a folder to read only
+        if time.time() - path.stat().st_mtime > _DAY:
+            os.utime(path)  # used again: the last to go
+    return code
 
 
 def _store(path: Path, code: bytes) -> None:

@@ -7,6 +7,8 @@ and the table of addresses of one running call.
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from sys import getrefcount
@@ -64,8 +66,23 @@ def split(order: Sequence[Node], output: Node) -> list[Node | Segment]:
             found += nodes
             continue
         outputs = [n for n in nodes if users.get(id(n), {number}) - {number}]
-        found.append(Segment([n for n in nodes if isinstance(n, CNode)], outputs))
+        try:
+            found.append(Segment([n for n in nodes if isinstance(n, CNode)], outputs))
+        except cache.NoKernel as error:
+            warn_without_kernels(str(error))
+            found += nodes
     return found
+
+
+@functools.cache
+def warn_without_kernels(reason: str) -> None:
+    """Say, once for each reason, that NumPy does the work of kernels."""
+    warnings.warn(
+        f"no machine code can be made here ({reason}); NumPy computes instead, which is slower. "
+        "Installing llvmlite again may help",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 class _Frame:
