@@ -34,7 +34,8 @@ from minispore.primitive import is_tracing
 from minispore.program import Compiled, compile_call, graph_of_rule
 from minispore.random import drawn_again
 from minispore.recompile import History, Recompilation, describe
-from minispore.tensor import Tensor, is_variable
+from minispore.shortcut import MISSED, Shortcut
+from minispore.tensor import Tensor, is_variable, tapes
 from minispore.tree import flatten
 
 # ------------------------------------------------------------------------------- jit
@@ -54,6 +55,7 @@ class Graphs:
         self.owner = owner
         self.by_signature: dict[tuple, list[Compiled]] = {}
         self.of: dict[Any, Any] = {}  # what is kept with an object: its methods' Graphs ...
+        self.shortcut: Shortcut | None = None  # for a call like the last one
         self.lock = threading.RLock()
 
     def __reduce__(self) -> tuple:
@@ -102,22 +104,34 @@ class JitFunction:
         return str(self.__wrapped_function__.__qualname__)  # as functions are: by name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
-        if is_tracing() or os.environ.get("MS_JIT") == "0":
-            return self.__wrapped_function__(*args, **kwargs)
-        return self.run(args, kwargs)
-
-    def run(self, args: tuple, kwargs: dict) -> Any:
-        """A call, as a graph."""
         __tracebackhide__ = True  # for IPython and pytest
+        if is_tracing():
+            return self.__wrapped_function__(*args, **kwargs)
+        return self.run(args, kwargs, "MS_JIT")
+
+    def run(self, args: tuple, kwargs: dict, switch: str = "") -> Any:
+        """A call, as a graph; not if the environment's variable `switch` is "0"."""
+        __tracebackhide__ = True
+        kept = None
+        if not kwargs and not tapes.active:
+            kept = self._graphs if args and type(args[0]) is Tensor else self._graphs_for(args)[0]
+            if kept.shortcut is not None:
+                found = kept.shortcut(args)
+                if found is not MISSED:
+                    return found
+        if switch and os.environ.get(switch) == "0":
+            return self.__wrapped_function__(*args, **kwargs)
         try:
             compiled, inputs = self.find(args, kwargs)
-            return compiled.run(inputs, args, kwargs)
+            found = compiled.run(inputs, args, kwargs)
         except Exception as error:
             if debugging() or self.options.debug_level == "DEBUG":
                 raise
             error.__suppress_context__ = True
             raise error.with_traceback(None)  # noqa: B904  # its notes show the user's lines
+        if kept is not None:
+            kept.shortcut = compiled.shortcuts.after(compiled, args)
+        return found
 
     def find(self, args: tuple, kwargs: dict) -> tuple[Compiled, list[Any]]:
         """The graph for these arguments, compiled if there is none yet, and its inputs."""

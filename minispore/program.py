@@ -49,6 +49,7 @@ from minispore.passes import Fire
 from minispore.passes.pipeline import BEFORE_GRAD
 from minispore.primitive import ScalarLike, handled_by
 from minispore.random import drawn_again_if_it_fails
+from minispore.shortcut import Shortcuts
 from minispore.symbolic import NeedConstant, is_run_time, wrap
 from minispore.tensor import Tensor, is_variable, tapes
 from minispore.tree import Constant, Container, Marked, Structure, flatten, unflatten, unmarked
@@ -106,6 +107,7 @@ class Compiled:
     lock: threading.RLock = field(default_factory=threading.RLock)
     number: int = 0
     arguments: dict[str, Any] = field(default_factory=dict)
+    shortcuts: Shortcuts = field(default_factory=Shortcuts)
 
     @functools.cached_property
     def taken(self) -> dict[int, int]:

@@ -51,6 +51,7 @@ from minispore.tensor_text import repr_of, str_of
 from minispore.tree import NeedConstant
 
 _new_key = itertools.count(1).__next__
+_numbering = threading.Lock()
 
 
 class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, WriteMethods):
@@ -70,10 +71,10 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
         ValueError: nested lists of unequal length, or both `input_data` and `shape`.
     """
 
-    __slots__ = ("_data", "_node", "_key", "_init", "__weakref__")
+    __slots__ = ("_data", "_node", "_key_or_none", "_init", "__weakref__")
     _data: Any
     _node: Node | None
-    _key: int
+    _key_or_none: int | None
 
     def __init__(
         self,
@@ -100,13 +101,26 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
             source = current_handler().constant(input_data, dtype)
         self._data, self._node, self._key = source._data, source._node, source._key
 
+    @property
+    def _key(self) -> int:
+        """The number of the value, for tapes; given when one first asks."""
+        if self._key_or_none is None:
+            with _numbering:
+                if self._key_or_none is None:
+                    self._key_or_none = _new_key()
+        return self._key_or_none
+
+    @_key.setter
+    def _key(self, number: int | None) -> None:
+        self._key_or_none = number
+
     # ------------------------------------------------------------------- the cell's protocol
 
     @classmethod
     def _wrap(cls, data: Any) -> Tensor:
         """A Tensor that owns `data` (no copy)."""
         self = Tensor.__new__(Tensor)
-        self._data, self._node, self._key = data, None, _new_key()
+        self._data, self._node, self._key_or_none = data, None, None
         return self
 
     @classmethod
@@ -147,7 +161,7 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
 
     def _take_array(self, data: np.ndarray) -> None:
         """Take over an array that no one else has, as a new value."""
-        self._data, self._key = data, _new_key()
+        self._data, self._key_or_none = data, None
 
     @property
     def _is_unknown(self) -> bool:
@@ -411,7 +425,7 @@ class EagerHandler:
         if tapes.active:
             cell._take(cell._held(value))
         else:
-            cell._data, cell._key = value._data.copy(), _new_key()
+            cell._take_array(value._data.copy())
 
     def call(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         return function(*args, **kwargs)

@@ -64,11 +64,15 @@ def bound(table: np.ndarray, rows: int, slots: np.ndarray, unlocks: bool = False
     if not layout_is_known():
         return _bound_by_ctypes(table, rows, slots)
     block = np.array([table.ctypes.data, rows, slots.ctypes.data, unlocks, 0], np.int64)
+    return built_in(_CALL, block, table, slots)
+
+
+def built_in(source: str, itself: np.ndarray, *kept: Any) -> Callable:
+    """A built-in function of Python: the source's `call`, bound to an array; `kept` stay alive."""
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.argtypes = ctypes.c_void_p, ctypes.py_object, ctypes.py_object
     make.restype = ctypes.py_object
-    # the function keeps its last argument alive
-    return make(ctypes.addressof(_definition()), block, (table, slots))
+    return make(ctypes.addressof(_definition(source)), itself, kept)
 
 
 def _bound_by_ctypes(table: np.ndarray, rows: int, slots: np.ndarray) -> Callable:
@@ -106,8 +110,8 @@ class _MethodDef(ctypes.Structure):
 
 
 @functools.cache
-def _definition() -> _MethodDef:
-    return _MethodDef(b"run", cache.kernel(_CALL), _METH_FASTCALL, b"Run a table of kernels.")
+def _definition(source: str) -> _MethodDef:
+    return _MethodDef(b"call", cache.kernel(source), _METH_FASTCALL, b"Run a table of kernels.")
 
 
 @functools.cache

@@ -95,6 +95,7 @@ class _Frame:
         first = segment.n_arrays + len(segment.constants)
         for i, offset in enumerate(segment.offsets):
             self.slots[first + i] = base + offset
+        self.table = segment.table
         self.run = native.bound(segment.table, len(segment.rows), self.slots, segment.is_long)
         self.spare: dict[int, list[np.ndarray]] = {i: [] for i in segment.large}
 
@@ -296,9 +297,13 @@ class Segment:
                 lines.append(f"{number:4}  {_row_text(row, known)}")
         return lines
 
+    def frame(self) -> _Frame:
+        """A frame that no running call has."""
+        return self.frames.pop() if self.frames else _Frame(self)
+
     def run(self, values: Sequence[Any]) -> list[np.ndarray]:
         """The outputs, as new arrays."""
-        frame = self.frames.pop() if self.frames else _Frame(self)
+        frame = self.frame()
         large = self.large
         outs = [
             frame.large(i, kind) if i in large else np.empty(*kind)

@@ -431,14 +431,15 @@ class Outside:
         last: list[Line] = []
         if params:
             name, reason = self.constant(params), "an argument is captured"
-            last += [Line(f"id({c}) in {name}", reason, holds=False) for c in codes[:n_args]]
+            tests = [f"id({c}) in {name}" for c in codes[:n_args]]
+            last += [Line(test, reason, holds=False, tells_apart=True) for test in tests]
         plain = [code for t, (code, _) in captured if not isinstance(t, Parameter)]
         arguments = zip(self.tensors[:n_args], codes, strict=False)
         distinct = [code for t, code in arguments if isinstance(t, Tensor)] + plain
         if plain and len(distinct) > 1:
             ids = ", ".join(f"id({c})" for c in distinct)
             test = f"len({{{ids}}}) != {len(distinct)}"
-            last.append(Line(test, "two Tensors are one", holds=False))
+            last.append(Line(test, "two Tensors are one", holds=False, tells_apart=True))
         codes += [older.code for older in self.captured() if containers]
         return self.guards.guarded(codes, self._sizes(decisions), last)
 

@@ -37,13 +37,15 @@ _GONE = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 class Line:
     """A line of a guard: a statement, or (with a reason) a condition that must, or must not, hold.
 
-    `where` is the place in the user's program that it guards.
+    `where` is the place in the user's program that it guards.  One that `tells_apart` says only
+    that the arguments are other Tensors than the captured ones.
     """
 
     code: str
     reason: str = ""
     holds: bool = True
     where: Location | None = None
+    tells_apart: bool = False
 
     @property
     def text(self) -> str:

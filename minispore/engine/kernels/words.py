@@ -113,6 +113,7 @@ def _python(name: str, result: str, *kinds: str) -> Intrinsic:
 
 
 python_int = _python("PyLong_FromSsize_t", "i8", "i8")
+keep, drop = _python("Py_IncRef", "void", "i8"), _python("Py_DecRef", "void", "i8")
 unlock_interpreter = _python("PyEval_SaveThread", "i8")
 lock_interpreter = _python("PyEval_RestoreThread", "void", "i8")
 

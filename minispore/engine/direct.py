@@ -1,0 +1,185 @@
+"""A call of a compiled function in one step: checks, kernels and writes, without Python between.
+
+For graphs that are one segment.  The Tensors' own slots are read and written; a Tensor that is
+written and the call swap arrays, so that a run needs no new memory, and one that fails has changed
+nothing.  The machine code is kernels/direct.py.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from minispore.engine import native
+from minispore.engine.kernels import direct as block
+from minispore.engine.plan import Executable, kernels
+from minispore.engine.segments import Segment
+from minispore.ir.node import is_call_of
+from minispore.tensor import Tensor
+
+_CALL = '''
+from minispore.engine.kernels.direct import whole_call
+from minispore.engine.kernels.words import python_int
+
+def call(itself, arguments, count):
+    """The built-in function, bound to a block of words: the status of a call."""
+    return python_int(whole_call(itself, arguments, count))
+'''
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A graph that is one segment, and checks of what that finds.
+
+    Of each input of the segment `inputs` has the number of the graph's; of each output `outputs`
+    has the number of the graph's, or None; `checks` are the outputs that must be true.
+    """
+
+    segment: Segment
+    inputs: list[int]
+    outputs: list[int | None]
+    checks: list[int]
+
+
+def parts_of(plan: Executable) -> Parts | None:
+    """The parts of a plan that is one segment, then perhaps checks; None if it is more."""
+    first, *more = plan.main.instructions
+    *checks, last = more or [first]
+    n_inputs = len(plan.graph.parameters)
+    if (
+        first.do is not kernels or plan.is_sized or not plan.owns_all
+        or any(i >= n_inputs for i in first.inputs)
+        or not all(is_call_of(c.node, "Check") and c.inputs[1] in first.outputs for c in checks)
+    ):  # fmt: skip
+        return None
+    outputs = [last.inputs.index(i) if i in last.inputs else None for i in first.outputs]
+    return Parts(
+        first.function, list(first.inputs), outputs,
+        [first.outputs.index(c.inputs[1]) for c in checks],
+    )  # fmt: skip
+
+
+def word(address: int) -> int:
+    """The word of memory at an address."""
+    return ctypes.c_int64.from_address(address).value
+
+
+class DirectCall:
+    """A call that is made in one step, ``call(*args)``, or not at all.
+
+    Args:
+        parts: what is run.
+        args: like those of the calls: Tensors, or objects which must be the same.
+        captured: the Tensors that follow those of `args` among the graph's inputs.
+        written: the Tensors that get outputs of the graph, by the output's number.
+        watched: address -> word: what must not have changed.
+    """
+
+    def __init__(
+        self, parts: Parts, args: Sequence[Any], captured: Sequence[Tensor],
+        written: Mapping[int, Tensor], watched: Mapping[int, int],
+    ):  # fmt: skip
+        segment = parts.segment
+        self.kinds = segment.kinds
+        self.frame = segment.frame()
+        self.unlocks = segment.is_long
+        self.places: dict[int, int] = {}  # graph's output -> where in `arrays` the call puts it
+        self.arrays: list[np.ndarray] = []
+        self.cells: list[int] = []  # of each output, its place in `arrays`
+        slot_of = {number: slot for slot, number in enumerate(parts.inputs)}
+        for number, kind in zip(parts.outputs, self.kinds, strict=True):
+            self.cells.append(len(self.arrays))
+            if number is not None and number not in written:
+                self.places[number] = len(self.arrays)
+            self.arrays += [np.empty(*kind) for _ in range(1 if number in written else 2)]
+        items = word(id(self.arrays) + 24)  # where a list has them
+        first = len(parts.inputs)
+        outputs = [
+            w for i, number in enumerate(parts.outputs)
+            for w in (first + i, items + 8 * self.cells[i], _address(written.get(number)))
+        ]  # fmt: skip
+        tensors = [a for a in args if type(a) is Tensor]
+        facts = [w for a in args for w in _facts(a, slot_of, tensors)]
+        held = [
+            w for i, t in enumerate(captured, len(tensors)) if i in slot_of
+            for w in (slot_of[i], id(t))
+        ]  # fmt: skip
+        self.kept: list[Any] = [segment, args, captured, dict(written)]
+        tables = {
+            block.WATCHED: [w for pair in watched.items() for w in pair],
+            block.ARGUMENTS: facts, block.CAPTURED: held, block.OUTPUTS: outputs,
+            block.FLAGS_OF_CHECKS: [first + i for i in parts.checks],
+            block.HELD: [0] * (len(args) + len(held)),
+        }  # fmt: skip
+        self.block = np.zeros(block.SIZE, np.int64)
+        self.call = self.bound(tables)
+        counts = (len(watched), len(args), len(held) // 2, len(parts.outputs), len(parts.checks))
+        at = [block.N_WATCHED, block.N_ARGUMENTS, block.N_CAPTURED, block.N_OUTPUTS, block.N_CHECKS]
+        self.block[at] = counts
+
+    def bound(self, tables: Mapping[int, Sequence[int]]) -> Callable[..., int]:
+        """Fill the block, and make the built-in function of it."""
+        for place, words in tables.items():
+            array = np.array(words or [0], np.int64)
+            self.kept.append(array)
+            self.block[place] = array.ctypes.data
+        facts = {
+            block.TABLE: self.frame.table.ctypes.data, block.ROWS: len(self.frame.table) // 5,
+            block.SLOTS: self.frame.slots.ctypes.data, block.UNLOCKS: self.unlocks,
+            block.TENSOR: id(Tensor), block.NDARRAY: id(np.ndarray), block.NONE: id(None),
+            block.IN_DATA: _offset("_data"), block.IN_KEY: _offset("_key_or_none"),
+        }  # fmt: skip
+        for place, found in facts.items():
+            self.block[place] = found
+        return native.built_in(_CALL, self.block)
+
+    @property
+    def hits(self) -> int:
+        """How many calls have been made so."""
+        return int(self.block[block.HITS])
+
+    def go_on(self, args: Sequence[Any], status: int) -> int:
+        """What is left of a call that is not DONE; MISS if it is to be made in another way."""
+        try:
+            while status == block.AGAIN:  # Python has seen to Ctrl-C
+                status = self.call(self.block)
+        except BaseException:
+            self.call(self.block, self.block)
+            raise
+        if status == block.RENEW:
+            self.renew()
+            return self.go_on(args, self.call(*args))
+        return status
+
+    def renew(self) -> None:
+        """New arrays in place of those that someone else has."""
+        for kind, cell in zip(self.kinds, self.cells, strict=True):
+            if getrefcount(self.arrays[cell]) > 2:  # the list's, and that of the question
+                self.arrays[cell] = np.empty(*kind)
+
+
+def _address(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else id(tensor)
+
+
+def _facts(argument: Any, slot_of: Mapping[int, int], tensors: Sequence[Tensor]) -> list[int]:
+    """What kernels/direct.py wants to know of an argument."""
+    if type(argument) is not Tensor:
+        return [-1, id(argument)] + [0] * (block.FACTS - 2)
+    array = argument._data
+    number = next(i for i, t in enumerate(tensors) if t is argument)
+    sizes = [*array.shape, *[0] * (block.AXES - array.ndim)]
+    return [slot_of.get(number, -1), 0, id(array.dtype), array.ndim, *sizes]
+
+
+def _offset(slot: str) -> int:
+    """Where a Tensor has one of its slots."""
+    tensor, marker = Tensor._wrap(None), object()
+    setattr(tensor, slot, marker)
+    places = range(16, Tensor.__basicsize__, 8)
+    return next(p for p in places if word(id(tensor) + p) == id(marker))

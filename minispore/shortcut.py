@@ -1,0 +1,151 @@
+"""A compiled call without Python between its checks, its kernels and its writes.
+
+The way of a call through compile.py costs some 40 us: a signature, a guard of hundreds of lines, a
+plan, the writes.  A small network's training step takes 4 us of work.  So when a graph has been
+used twice, and is one segment of kernels, a later call takes a shortcut: machine code compares some
+words of memory (watch.py) instead of the guard, looks at the arguments, runs the kernels, and
+writes (engine/direct.py).  What it is not certain about goes the long way.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from minispore import context
+from minispore.engine.direct import DirectCall, Parts, parts_of
+from minispore.engine.kernels.direct import AXES, DONE
+from minispore.engine.native import layout_is_known
+from minispore.frontend.guards import Guarded
+from minispore.mutable import Mutable
+from minispore.tensor import Tensor
+from minispore.tree import Leaf, unflatten
+from minispore.watch import Unwatched, Watch, dicts_tell
+
+if TYPE_CHECKING:
+    from minispore.program import Compiled
+
+MISSED: Any = object()  # in place of a result: take the long way
+_CONTAINERS = (tuple, list, dict, set, Mutable)
+
+
+class Shortcut:
+    """Calls of one compiled graph like one of them: ``shortcut(args)`` is the result, or MISSED."""
+
+    def __init__(self, compiled: Compiled, args: tuple, inputs: list[Any], parts: Parts,
+                 watch: Watch):  # fmt: skip
+        n_arguments = sum(type(a) is Tensor for a in args)
+        captured = inputs[n_arguments:]
+        written = {~p: inputs[compiled.targets[n].cell] for n, p in compiled.writes}
+        self.direct = DirectCall(parts, args, captured, written, watch.words)
+        self.call, self.arrays = self.direct.call, self.direct.arrays
+        # what does not let other threads run needs no lock
+        self.lock = compiled.lock if written and self.direct.unlocks else None
+        self.rest = Guarded(watch.rest, "A", watch.values, {}).function() if watch.rest else None
+        self.captured, self.structure, self.places = captured, compiled.structure, compiled.places
+        is_one = isinstance(compiled.structure, Leaf) and compiled.places[0] < 0
+        self.only = self.direct.places[~compiled.places[0]] if is_one else None
+        self.watch = watch
+
+    def __call__(self, args: tuple) -> Any:
+        if self.rest is not None and self.rest([a for a in args if type(a) is Tensor]) is None:
+            return MISSED
+        if self.lock is not None:
+            self.lock.acquire()
+        try:
+            status = self.call(*args)
+            if status != DONE and self.direct.go_on(args, status) != DONE:
+                return MISSED
+        finally:
+            if self.lock is not None:
+                self.lock.release()
+        if self.only is not None:
+            return Tensor._wrap(self.arrays[self.only])
+        return self.result(args)
+
+    def result(self, args: tuple) -> Any:
+        """What the function returns, of which all leaves are Tensors."""
+        inputs = [*(a for a in args if type(a) is Tensor), *self.captured]
+        made = {o: Tensor._wrap(self.arrays[at]) for o, at in self.direct.places.items()}
+        found = [inputs[p] if p >= 0 else made[~p] for p in self.places]
+        return unflatten(self.structure, found)
+
+
+class Shortcuts:
+    """The shortcut of one compiled graph, and when it is worth while to make it anew."""
+
+    def __init__(self) -> None:
+        self.shortcut: Shortcut | None = None
+        self.long_ways = 0
+        self.next = 2
+
+    def after(self, compiled: Compiled, args: tuple) -> Shortcut | None:
+        """The shortcut for calls like one that has just gone the long way.
+
+        To make one takes some ms; what changes between all calls gets ever fewer of them.
+        """
+        self.long_ways += 1
+        if self.long_ways >= self.next:
+            served = self.shortcut is not None and self.shortcut.direct.hits > 8
+            self.next = self.long_ways + 1 if served else 2 * self.long_ways
+            self.shortcut = _made(compiled, args)
+        return self.shortcut
+
+
+def _made(compiled: Compiled, args: tuple) -> Shortcut | None:
+    """A shortcut for calls like this one; None if there is none."""
+    tensors = [a for a in args if type(a) is Tensor]
+    if (
+        not layout_is_known() or not dicts_tell()
+        or any(isinstance(a, _CONTAINERS) or isinstance(a, Tensor) and type(a) is not Tensor
+               for a in args)
+        or any(t._data.ndim > AXES for t in tensors) or len(set(map(id, tensors))) < len(tensors)
+        or not _is_plain(compiled)
+    ):  # fmt: skip
+        return None
+    parts = parts_of(compiled.function.plan)
+    if parts is None:
+        return None
+    watch = Watch(compiled.guarded)
+    try:
+        _watch_settings(watch)
+    except Unwatched:
+        return None
+    inputs = compiled.guard(tensors)  # still holds, after what is watched has been read
+    if inputs is None or not _are_fixed(compiled.guarded, watch, inputs, len(tensors)):
+        return None
+    return Shortcut(compiled, args, inputs, parts, watch)
+
+
+def _is_plain(compiled: Compiled) -> bool:
+    """True if a call has no effect but to write Tensors, one output each, and to return others."""
+    return (
+        compiled.containers is None
+        and not compiled.stores
+        and not compiled.other_writes
+        and not compiled.function.check_finite
+        and not context.checks_finite()
+        and os.environ.get("MS_JIT") != "0"
+    )
+
+
+def _watch_settings(watch: Watch) -> None:
+    """Watch over what else a call looks at: the global settings, the environment."""
+    for content in (context._settings, getattr(os.environ, "_data", None)):
+        if type(content) is not dict:
+            raise Unwatched
+        watch.watch_dict(content)
+
+
+def _are_fixed(guarded: Guarded, watch: Watch, inputs: Sequence[Any], n_arguments: int) -> bool:
+    """True if the captured inputs are the same Tensors as long as the guard holds."""
+    codes: Any = ast.parse(guarded.result, mode="eval").body
+    for code, found in zip(codes.elts[n_arguments:], inputs[n_arguments:], strict=True):
+        if not isinstance(found, Tensor) or not isinstance(code, ast.Name):
+            return False
+        fixed = any(line.code.startswith(f"{code.id} is K") for line in guarded.lines)
+        if watch.values.get(code.id) is not found and not fixed:
+            return False
+    return True
