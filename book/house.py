@@ -27,7 +27,7 @@ ROOMS = {
     "engine": ("engine",),
     "compile": (
         "compile", "program", "graph_function", "composite", "jit_options", "decorators",
-        "recompile",
+        "recompile", "shortcut", "watch",
     ),
     "grad": ("autodiff", "autodiff.api", "autodiff.jacobian"),
     "report": ("report", "stepper", "kernels", "profile", "memory", "fusion"),

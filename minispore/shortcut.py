@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from minispore import context
-from minispore.engine.direct import DirectCall, Parts, parts_of
-from minispore.engine.kernels.direct import AXES, DONE
 from minispore.engine.native import layout_is_known
 from minispore.frontend.guards import Guarded
 from minispore.mutable import Mutable
@@ -25,6 +23,7 @@ from minispore.tree import Leaf, unflatten
 from minispore.watch import Unwatched, Watch, dicts_tell
 
 if TYPE_CHECKING:
+    from minispore.engine.direct import DirectCall
     from minispore.program import Compiled
 
 MISSED: Any = object()  # in place of a result: take the long way
@@ -34,15 +33,13 @@ _CONTAINERS = (tuple, list, dict, set, Mutable)
 class Shortcut:
     """Calls of one compiled graph like one of them: ``shortcut(args)`` is the result, or MISSED."""
 
-    def __init__(self, compiled: Compiled, args: tuple, inputs: list[Any], parts: Parts,
-                 watch: Watch):  # fmt: skip
-        n_arguments = sum(type(a) is Tensor for a in args)
-        captured = inputs[n_arguments:]
-        written = {~p: inputs[compiled.targets[n].cell] for n, p in compiled.writes}
-        self.direct = DirectCall(parts, args, captured, written, watch.words)
-        self.call, self.arrays = self.direct.call, self.direct.arrays
+    def __init__(
+        self, compiled: Compiled, captured: list[Tensor], direct: DirectCall, watch: Watch
+    ):
+        self.direct = direct
+        self.call, self.arrays = direct.call, direct.arrays
         # what does not let other threads run needs no lock
-        self.lock = compiled.lock if written and self.direct.unlocks else None
+        self.lock = compiled.lock if compiled.writes and direct.unlocks else None
         self.rest = Guarded(watch.rest, "A", watch.values, {}).function() if watch.rest else None
         self.captured, self.structure, self.places = captured, compiled.structure, compiled.places
         is_one = isinstance(compiled.structure, Leaf) and compiled.places[0] < 0
@@ -56,7 +53,7 @@ class Shortcut:
             self.lock.acquire()
         try:
             status = self.call(*args)
-            if status != DONE and self.direct.go_on(args, status) != DONE:
+            if status and self.direct.go_on(args, status):
                 return MISSED
         finally:
             if self.lock is not None:
@@ -101,12 +98,16 @@ def _made(compiled: Compiled, args: tuple) -> Shortcut | None:
         not layout_is_known() or not dicts_tell()
         or any(isinstance(a, _CONTAINERS) or isinstance(a, Tensor) and type(a) is not Tensor
                for a in args)
-        or any(t._data.ndim > AXES for t in tensors) or len(set(map(id, tensors))) < len(tensors)
-        or not _is_plain(compiled)
+        or len(set(map(id, tensors))) < len(tensors) or not _is_plain(compiled)
     ):  # fmt: skip
         return None
+    from minispore.engine.direct import AXES, DirectCall, parts_of  # they need a compiler
+
+    if any(t._data.ndim > AXES for t in tensors):
+        return None
     parts = parts_of(compiled.function.plan)
-    if parts is None:
+    needed = {~p for p in (*compiled.places, *(p for _, p in compiled.writes)) if p < 0}
+    if parts is None or not needed.issubset(parts.outputs):
         return None
     watch = Watch(compiled.guarded)
     try:
@@ -116,13 +117,17 @@ def _made(compiled: Compiled, args: tuple) -> Shortcut | None:
     inputs = compiled.guard(tensors)  # still holds, after what is watched has been read
     if inputs is None or not _are_fixed(compiled.guarded, watch, inputs, len(tensors)):
         return None
-    return Shortcut(compiled, args, inputs, parts, watch)
+    captured = inputs[len(tensors) :]
+    written = {~p: inputs[compiled.targets[n].cell] for n, p in compiled.writes}
+    direct = DirectCall(parts, args, captured, written, watch.words)
+    return Shortcut(compiled, captured, direct, watch)
 
 
 def _is_plain(compiled: Compiled) -> bool:
     """True if a call has no effect but to write Tensors, one output each, and to return others."""
     return (
-        compiled.containers is None
+        not compiled.guarded.builds
+        and compiled.containers is None
         and not compiled.stores
         and not compiled.other_writes
         and not compiled.function.check_finite

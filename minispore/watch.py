@@ -90,7 +90,9 @@ class Watch:
         return self.words.setdefault(address, word(address))
 
     def watch_dict(self, content: dict) -> None:
-        """Nothing in this dict may change."""
+        """Nothing in this dict may change.  (The globals of a module change all the time.)"""
+        if "__builtins__" in content:
+            raise Unwatched
         self.kept.append(content)
         self.watch(id(content) + _VERSION)
 
@@ -98,7 +100,7 @@ class Watch:
 
     def value(self, tree: Any) -> Any:
         """The value of an expression; what it reads is watched."""
-        method = getattr(self, f"of_{type(tree).__name__}", None)
+        method: Any = getattr(self, f"of_{type(tree).__name__}", None)
         if method is None:
             raise Unwatched
         return method(tree)
@@ -154,7 +156,8 @@ class Watch:
             self.watch(id(args[0]) + _TYPE)
             return type(args[0])
         if name in ("len", "tuple", "list"):
-            return {"len": len, "tuple": tuple, "list": list}[name](self.content(args[0]))
+            builtin: Any = {"len": len, "tuple": tuple, "list": list}[name]
+            return builtin(self.content(args[0]))
         if name == "constant_key":
             return self.values[name](_unchanging(args[0]))
         if name == "hasattr" and isinstance(args[0], type):
@@ -259,16 +262,16 @@ def dicts_tell() -> bool:
 
     for kind in (Plain, Mixed):
         objects: list[Any] = [kind() for _ in range(8)]
-        own = objects[0].__dict__
-        versions = [word(id(own) + _VERSION)]
+        first, own = objects[0], objects[0].__dict__
         for turn in range(1000):  # until the interpreter has its quick ways for this
             for obj in objects:
                 write(obj, turn)
-        for change in (lambda: write(objects[0], "new"), lambda: own.pop("y")):
-            versions.append(word(id(own) + _VERSION))
-            change()
-            versions.append(word(id(own) + _VERSION))
-        if word(id(objects[0]) + _DICT) != id(own) or len(set(versions)) < 4:
+        versions = {word(id(own) + _VERSION)}
+        write(first, "new")
+        versions.add(word(id(own) + _VERSION))
+        del first.y
+        versions.add(word(id(own) + _VERSION))
+        if word(id(first) + _DICT) != id(own) or len(versions) < 3:
             return False
     cell: Any = types.CellType(math)
     return word(id(cell) + _CELL) == id(math)

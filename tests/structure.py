@@ -27,7 +27,7 @@ LAYERS = (
     ("frontend",),
     ("engine",),
     ("jit_options", "graph_function", "program", "recompile", "compile", "decorators", "composite",
-     "autodiff.api", "autodiff.jacobian"),
+     "autodiff.api", "autodiff.jacobian", "shortcut", "watch"),
     ("report", "stepper", "kernels", "profile", "memory", "fusion"),
     ("nn", "dataset", "parallel"),
     ("train",),

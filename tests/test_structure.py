@@ -69,6 +69,7 @@ BUDGETS = {
     "kernels": 2500,
     "other engine": 2200,
     "views of the engine": 400,
+    "shortcuts": 480,
 }
 
 
@@ -78,6 +79,8 @@ def room_of(name: str) -> str:
         return "outside"
     if name.startswith("ops/"):
         return "ops"
+    if name in ("shortcut.py", "watch.py", "engine/direct.py"):
+        return "shortcuts"
     if name.startswith("passes/") and name not in PASS_DRIVER:
         return "rule tables"
     if name.startswith("ir/") and name not in IR:

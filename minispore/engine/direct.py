@@ -17,6 +17,7 @@ import numpy as np
 
 from minispore.engine import native
 from minispore.engine.kernels import direct as block
+from minispore.engine.kernels.direct import AXES
 from minispore.engine.plan import Executable, kernels
 from minispore.engine.segments import Segment
 from minispore.ir.node import is_call_of
@@ -49,19 +50,29 @@ class Parts:
 def parts_of(plan: Executable) -> Parts | None:
     """The parts of a plan that is one segment, then perhaps checks; None if it is more."""
     first, *more = plan.main.instructions
-    *checks, last = more or [first]
-    n_inputs = len(plan.graph.parameters)
-    if (
-        first.do is not kernels or plan.is_sized or not plan.owns_all
-        or any(i >= n_inputs for i in first.inputs)
-        or not all(is_call_of(c.node, "Check") and c.inputs[1] in first.outputs for c in checks)
-    ):  # fmt: skip
+    *rest, last = more or [first]
+    if first.do is not kernels or plan.is_sized:
         return None
-    outputs = [last.inputs.index(i) if i in last.inputs else None for i in first.outputs]
-    return Parts(
-        first.function, list(first.inputs), outputs,
-        [first.outputs.index(c.inputs[1]) for c in checks],
-    )  # fmt: skip
+    made = {slot: i for i, slot in enumerate(first.outputs)}
+    kinds = first.function.kinds
+    checks = []
+    for step in rest:
+        if step.node is None:
+            return None
+        read = step.inputs[-1:] if is_call_of(step.node, "TensorToScalar") else step.inputs[1:2]
+        if not read or read[0] not in made or kinds[made[read[0]]] != ((), np.dtype(bool)):
+            return None
+        if is_call_of(step.node, "Check"):
+            checks.append(made[read[0]])
+        elif is_call_of(step.node, "TensorToScalar"):
+            made[step.outputs[0]] = made[read[0]]
+        else:
+            return None
+    if any(i >= len(plan.graph.parameters) for i in first.inputs):
+        return None
+    numbers = {slot: n for n, slot in enumerate(last.inputs)}
+    outputs = [numbers.get(i) for i in first.outputs]
+    return Parts(first.function, list(first.inputs), outputs, checks)
 
 
 def word(address: int) -> int:
@@ -101,7 +112,7 @@ class DirectCall:
         first = len(parts.inputs)
         outputs = [
             w for i, number in enumerate(parts.outputs)
-            for w in (first + i, items + 8 * self.cells[i], _address(written.get(number)))
+            for w in (first + i, items + 8 * self.cells[i], _written(number, written))
         ]  # fmt: skip
         tensors = [a for a in args if type(a) is Tensor]
         facts = [w for a in args for w in _facts(a, slot_of, tensors)]
@@ -163,8 +174,9 @@ class DirectCall:
                 self.arrays[cell] = np.empty(*kind)
 
 
-def _address(tensor: Tensor | None) -> int:
-    return 0 if tensor is None else id(tensor)
+def _written(number: int | None, written: Mapping[int, Tensor]) -> int:
+    """The address of the Tensor that gets an output; 0 if none does."""
+    return id(written[number]) if number is not None and number in written else 0
 
 
 def _facts(argument: Any, slot_of: Mapping[int, int], tensors: Sequence[Tensor]) -> list[int]:
@@ -173,7 +185,7 @@ def _facts(argument: Any, slot_of: Mapping[int, int], tensors: Sequence[Tensor])
         return [-1, id(argument)] + [0] * (block.FACTS - 2)
     array = argument._data
     number = next(i for i, t in enumerate(tensors) if t is argument)
-    sizes = [*array.shape, *[0] * (block.AXES - array.ndim)]
+    sizes = [*array.shape, *[0] * (AXES - array.ndim)]
     return [slot_of.get(number, -1), 0, id(array.dtype), array.ndim, *sizes]
 
 

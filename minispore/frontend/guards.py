@@ -70,12 +70,16 @@ class Failure:
 
 @dataclass(frozen=True)
 class Guarded:
-    """The lines of a guard, and the objects that they name; `keyed`: the constants behind keys."""
+    """The lines of a guard, and the objects that they name; `keyed`: the constants behind keys.
+
+    One that `builds` makes fresh objects, for the call that follows.
+    """
 
     lines: list[Line]
     result: str
     scope: dict[str, Any]
     keyed: dict[str, Any]
+    builds: bool = False
 
     @property
     def source(self) -> str:
@@ -189,4 +193,5 @@ class Guards:
     def guarded(self, codes: list[str], first: list[Line], last: list[Line]) -> Guarded:
         """The guard: lines to begin and to end with, around those noted; `codes`: the Tensors."""
         lines = [*first, *self._lines, *self._fresh_lines, *last]
-        return Guarded(lines, f"[{', '.join(codes)}]", self._scope, self._keyed)
+        result = f"[{', '.join(codes)}]"
+        return Guarded(lines, result, self._scope, self._keyed, bool(self._fresh_lines))
