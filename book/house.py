@@ -30,7 +30,7 @@ ROOMS = {
         "recompile", "shortcut", "watch",
     ),
     "grad": ("autodiff", "autodiff.api", "autodiff.jacobian"),
-    "report": ("report", "stepper", "kernels", "profile", "memory", "fusion"),
+    "report": ("report", "stepper", "kernels", "profile", "memory", "fusion", "plan_stepper"),
     "nn": ("nn",),
     "dataset": ("dataset",),
     "train": ("train",),

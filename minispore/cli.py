@@ -301,6 +301,8 @@ def _add_step(commands: argparse._SubParsersAction) -> None:
         "NUMBER, p(rint), e(nd), h(elp), q(uit).",
     )
     _add_function(parser)
+    parser.add_argument("--plan", action="store_true",
+                        help="walk what runs: instructions, and kernels one by one")  # fmt: skip
     parser.set_defaults(command=_step, parser=parser)
 
 
@@ -309,7 +311,7 @@ def _step(options: argparse.Namespace) -> int:
         report = explained(options.function, arguments(options.shape, options.dtype))
     except DrawError as error:
         return _fail("step", str(error))
-    report.step().interact()
+    (report.step_plan() if options.plan else report.step()).interact()
     return 0
 
 

@@ -36,6 +36,7 @@ from minispore.kernels import KernelInfo, kernels_of
 from minispore.memory import Memory, memory_of
 from minispore.parameter import Parameter
 from minispore.passes.pipeline import BEFORE_GRAD
+from minispore.plan_stepper import PlanStepper
 from minispore.profile import Profile, profile_plan
 from minispore.program import Compiled, Stage, python_function
 from minispore.random import drawn_again
@@ -160,6 +161,13 @@ class Report:
         terminal: ``report.step().interact()``.
         """
         return Stepper(self.graph(stage), self.values, self.name)
+
+    def step_plan(self) -> PlanStepper:
+        """Walk what really runs: the plan's instructions, and its kernels one by one.
+
+        Each step has what it read and wrote, by the names of ``plan``; nothing outside is written.
+        """
+        return PlanStepper(self.compiled.function.plan, self.values, self.name)
 
     def profile(self, runs: int = 20) -> Profile:
         """Time every kernel, every operation of NumPy, and the plan as a whole.

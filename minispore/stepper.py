@@ -35,7 +35,58 @@ e  to the end                           q  quit
 An empty line repeats the last command."""
 
 
-class Stepper:
+class ByKeys:
+    """Moving by keys in a terminal: what Steppers of graphs and of plans have in common."""
+
+    help = ""
+
+    def moves(self) -> dict[str, Callable[[], Any]]:
+        """Key -> what it does."""
+        raise NotImplementedError
+
+    def to_line(self, line: int) -> Any:
+        """On to what a line of source made."""
+        raise NotImplementedError
+
+    def _printed(self, name: str) -> str:
+        raise NotImplementedError
+
+    def interact(
+        self, ask: Callable[[str], str] | None = None, show: Callable[[str], Any] = print
+    ) -> Any:
+        """Ask for commands until ``q`` or the end of input; ``h`` lists them.
+
+        Args:
+            ask: in place of Python's ``input``.
+            show: in place of ``print``.
+        """
+        ask = ask or input
+        show(str(self))
+        last = "n"
+        while True:
+            try:
+                command = ask("(step) ").strip() or last
+            except (EOFError, KeyboardInterrupt):
+                return self
+            if command == "q":
+                return self
+            last = command
+            show(self.do(command))
+
+    def do(self, command: str) -> str:
+        """Follow one command of ``interact``; what it shows."""
+        key, _, argument = command.strip().partition(" ")
+        moves = self.moves()
+        if key in moves and not argument:
+            return str(moves[key]())
+        if key == "l" and argument.isdigit():
+            return str(self.to_line(int(argument)))
+        if key == "p":
+            return self._printed(argument.strip())
+        return self.help if key == "h" else f"no command '{command}'\n{self.help}"
+
+
+class Stepper(ByKeys):
     """A place in the run of a graph.  Moving returns the Stepper, which displays itself.
 
     Attributes:
@@ -43,6 +94,8 @@ class Stepper:
         error: what the run failed with, once that is known.
         outputs: the results, once they are known.
     """
+
+    help = _HELP
 
     def __init__(self, graph: FuncGraph, inputs: Sequence[Any], name: str):
         self.graph, self.name = graph, name
@@ -298,53 +351,13 @@ class Stepper:
 
     def html(self) -> str:
         """The place as a fragment of plain HTML: the source with its line marked, then the text."""
-        lines = []
-        if not self.is_at_end and self.where is not None:
-            here = self.where.line
-            for number in range(max(here - _AROUND, 1), here + _AROUND + 1):
-                text = linecache.getline(self.where.file, number).rstrip("\n")
-                style = ' style="background:#fff3b0"' if number == here else ""
-                lines.append(f"<span{style}>{number:4} {html.escape(text)}</span>\n")
-        body = html.escape(str(self))
-        return f"<pre>{''.join(lines)}</pre><pre>{body}</pre>" if lines else f"<pre>{body}</pre>"
+        return page_of(str(self), None if self.is_at_end else self.where)
 
     # ----------------------------------------------------------------------------- by keys
 
-    def interact(
-        self, ask: Callable[[str], str] | None = None, show: Callable[[str], Any] = print
-    ) -> Stepper:
-        """Ask for commands until ``q`` or the end of input; ``h`` lists them.
-
-        Args:
-            ask: in place of Python's ``input``.
-            show: in place of ``print``.
-        """
-        ask = ask or input
-        show(str(self))
-        last = "n"
-        while True:
-            try:
-                command = ask("(step) ").strip() or last
-            except (EOFError, KeyboardInterrupt):
-                return self
-            if command == "q":
-                return self
-            last = command
-            show(self.do(command))
-
-    def do(self, command: str) -> str:
-        """Follow one command of ``interact``; what it shows."""
-        key, _, argument = command.strip().partition(" ")
-        moves: dict[str, Callable[[], Stepper]] = {
-            "n": self.forward, "b": self.back, "s": self.into, "u": self.up, "e": self.to_end,
-        }  # fmt: skip
-        if key in moves and not argument:
-            return str(moves[key]())
-        if key == "l" and argument.isdigit():
-            return str(self.to_line(int(argument)))
-        if key == "p":
-            return self._printed(argument.strip())
-        return _HELP if key == "h" else f"no command '{command}'\n{_HELP}"
+    def moves(self) -> dict[str, Callable[[], Any]]:
+        """What the keys of ``interact`` do."""
+        return {"n": self.forward, "b": self.back, "s": self.into, "u": self.up, "e": self.to_end}
 
     def _printed(self, name: str) -> str:
         try:
@@ -354,3 +367,15 @@ class Stepper:
         except Exception as error:  # what the node raised
             return f"raised {type(error).__name__}: {error}"
         return str(value)
+
+
+def page_of(text: str, where: Location | None) -> str:
+    """A text as plain HTML, below the lines of source around a place."""
+    lines = []
+    if where is not None:
+        for number in range(max(where.line - _AROUND, 1), where.line + _AROUND + 1):
+            source = linecache.getline(where.file, number).rstrip("\n")
+            style = ' style="background:#fff3b0"' if number == where.line else ""
+            lines.append(f"<span{style}>{number:4} {html.escape(source)}</span>\n")
+    body = html.escape(text)
+    return f"<pre>{''.join(lines)}</pre><pre>{body}</pre>" if lines else f"<pre>{body}</pre>"

@@ -28,7 +28,7 @@ LAYERS = (
     ("engine",),
     ("jit_options", "graph_function", "program", "recompile", "compile", "decorators", "composite",
      "autodiff.api", "autodiff.jacobian", "shortcut", "watch"),
-    ("report", "stepper", "kernels", "profile", "memory", "fusion"),
+    ("report", "stepper", "kernels", "profile", "memory", "fusion", "plan_stepper"),
     ("nn", "dataset", "parallel"),
     ("train",),
     ("aliases",),

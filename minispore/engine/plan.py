@@ -501,7 +501,7 @@ def _list_routine(routine: Routine) -> str:
     for number, step in enumerate(routine.instructions):
         where = step.node.origin.where if step.node is not None else None
         freed = f"  free {_names(step.free)}" if step.free and step.do is not forget else ""
-        lines.append(f"{number:4}  {_step_text(step)}{freed}" + (f"  # {where}" if where else ""))
+        lines.append(f"{number:4}  {step_text(step)}{freed}" + (f"  # {where}" if where else ""))
         if step.do is kernels:
             names = [f"s{i}" for i in (*step.inputs, *step.outputs)]
             lines += ["    " + line for line in step.function.listing(names)]
@@ -514,7 +514,8 @@ def _constant_text(value: Any) -> str:
     return repr(value)
 
 
-def _step_text(step: Instruction) -> str:
+def step_text(step: Instruction) -> str:
+    """An instruction as listings have it."""
     inputs, outputs = _names(step.inputs), _names(step.outputs)
     targets = ", ".join(map(str, step.targets))
     if step.do in (compute, unpack, resize):
