@@ -7,7 +7,7 @@ compiled graphs, rebuilds results, and lets ``print`` see the same objects in bo
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -71,11 +71,28 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A tuple, named tuple, list or dict; `keys` are the dict's keys in order."""
+    """A tuple, named tuple, list or dict; `keys` are the dict's keys in order.
+
+    What differs deep inside differs at once, by the hash.
+    """
 
     kind: type
     items: tuple[Structure, ...]
     keys: tuple[Constant, ...] = ()
+    _hash: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.kind, self.items, self.keys)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Container) or self._hash != other._hash:
+            return False
+        return self is other or (self.kind, self.items, self.keys) == (
+            other.kind, other.items, other.keys
+        )  # fmt: skip
 
 
 Structure = Leaf | Constant | Container

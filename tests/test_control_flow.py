@@ -137,6 +137,18 @@ def the_same_test_twice(x):
     return z
 
 
+@PROGRAMS.on(*SIGNS)
+def the_same_test_of_a_long_formula(x):
+    def far(x):
+        for _ in range(12):
+            x = x * 2 - 1
+        return x > -5000
+
+    if far(x):
+        return x * 2 if far(x) else "never"
+    return x
+
+
 @PROGRAMS.on(1.0, 9.0, 13.0, 17.0, 40.0)
 def chosen_again_and_again(x):
     found, name = None, "a"

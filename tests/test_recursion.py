@@ -7,6 +7,7 @@ from helpers import assert_same
 
 import minispore as ms
 from minispore import Parameter, Tensor, nn, ops
+from minispore.tree import Container
 
 PROGRAMS = Programs()
 REFUSALS = Refusals()
@@ -51,6 +52,17 @@ def ackermann(m, n):
     if n == 0:
         return ackermann(m - 1, ops.ones_like(n))
     return ackermann(m - 1, ackermann(m, n - 1))
+
+
+def stairs(n, x):
+    while x > n:
+        x = stairs(n + 1, x - 1)
+    return x
+
+
+@PROGRAMS.on(0.0, 3.0, 6.5)
+def called_in_the_body_of_its_loop(x):
+    return stairs(0, x)
 
 
 def doublings(x, count):
@@ -373,3 +385,60 @@ def test_one_graph_whatever_the_depth():
 def test_endless_recursion_ends_in_an_error():
     with pytest.raises(RecursionError, match="calls deep"):
         ms.jit(fibonacci)(Tensor(float("nan")))
+
+
+def endless(n):
+    return endless(n + 1)
+
+
+def endless_in_a_try(n):
+    try:
+        return endless_in_a_try(n + 1)
+    except ValueError:
+        return n
+
+
+def endless_in_a_with(n):
+    with Context():
+        return endless_in_a_with(n + 1)
+
+
+class Context:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+
+class Endless(nn.Cell):
+    def construct(self, n):
+        return [self(n + 1) for _ in range(2)]
+
+
+@pytest.mark.parametrize("function", [endless, endless_in_a_try, endless_in_a_with, Endless()])
+def test_recursion_on_constants_may_be_deep(function):
+    """Python's own limits, of which some count calls through C, are further away."""
+    with pytest.raises(RecursionError, match="deep while compiling"):
+        ms.jit(function)(0)
+
+
+def test_lists_that_nest_at_each_call_are_told_apart_at_once(monkeypatch):
+    """Structures that differ only deep inside are not compared down to there."""
+    compared = 0
+    equal = Container.__eq__
+
+    def counted(self, other):
+        nonlocal compared
+        compared += 1
+        return equal(self, other)
+
+    monkeypatch.setattr(Container, "__eq__", counted)
+
+    def nest(x, items):
+        return items if x <= 0 else nest(x - 1, [items])
+
+    calls = 60
+    with ms.context.using(max_call_depth=calls), pytest.raises(RecursionError, match="60 deep"):
+        ms.jit(nest)(Tensor(3.0), Tensor(1.0))
+    assert compared < calls**2

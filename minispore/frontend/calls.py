@@ -262,7 +262,10 @@ def _in_region(
     recursion = open_recursion(ev, call)
     if recursion is not None:
         return recursion.again(call)
-    run = functools.partial(activate, ev, function, code, owner, parent)
+
+    def run(*call: Any) -> Any:  # no functools.partial: some Pythons allow few calls through C
+        return activate(ev, function, code, owner, parent, *call)
+
     with Trial(ev.region, kept=True) as trial:
         try:
             return run_region(ev, kind, name, lambda: run(args, kwargs, call))[1]

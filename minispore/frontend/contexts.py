@@ -8,7 +8,6 @@ context that has something to do in the end cannot hold what may fail.
 from __future__ import annotations
 
 import ast
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minispore.frontend import handlers
@@ -37,7 +36,8 @@ def run(ev: Evaluator, items: list[ast.withitem], body: list[ast.stmt]) -> Exit:
     error: BaseException | None = None
     exit = Exit(GO_ON)
     try:
-        exit = handlers.in_try(ev, partial(run, ev, rest, body))
+        with handlers.in_try(ev):
+            exit = run(ev, rest, body)
     except Exception as found:
         error = handlers.own(ev, found)
     ev.at(item.context_expr)

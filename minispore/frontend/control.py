@@ -34,11 +34,10 @@ from minispore.frontend.exits import (
 )
 from minispore.frontend.heap import Choice, Conflict, Region, SwitchNode
 from minispore.frontend.merge import Merge
-from minispore.ir.compare import constant_key
 from minispore.ir.interp import interpret
-from minispore.ir.node import CNode, FuncGraph, Node, ValueNode, is_call_of
+from minispore.ir.node import FuncGraph, Node, ValueNode
 from minispore.parameter import Parameter
-from minispore.primitive import REGISTRY, Primitive, apply
+from minispore.primitive import REGISTRY, apply
 from minispore.symbolic import Scalar, is_run_time, scalar_op
 from minispore.tensor import Tensor
 from minispore.tree import Text, flatten
@@ -94,45 +93,11 @@ def known(ev: Evaluator, node: Node) -> Condition:
 
 def arm_taken(ev: Evaluator, node: Node) -> int | None:
     """The arm of a Switch by a bool or int, if constants or the arm we are in decide it."""
-    fact = fact_of(ev, node)
+    fact = ev.facts.arm(node)
     if fact is None and (isinstance(node, ValueNode) or id(node) in ev.fixed):
         value = interpret(FuncGraph("constant", (), node), [])[0]
         return value if type(value) is int else int(not value)
     return fact
-
-
-def fact_of(ev: Evaluator, node: Node) -> int | None:
-    """What the arms around us say of a bool or int: the arm that a Switch by it takes."""
-    plain, flipped = _without_not(node)
-    for condition, arm in ev.facts:
-        other, flip = _without_not(condition)
-        if isinstance(condition.abstract, AbstractScalar) and alike(other, plain):
-            return arm ^ flip ^ flipped
-    return None
-
-
-def alike(a: Node, b: Node, depth: int = 8) -> bool:
-    """True if two nodes are the same value by their form: ``x > 0`` computed twice."""
-    if a is b:
-        return True
-    if isinstance(a, ValueNode) and isinstance(b, ValueNode):
-        return a.abstract == b.abstract and constant_key(a) == constant_key(b)
-    if not (isinstance(a, CNode) and isinstance(b, CNode) and depth):
-        return False
-    pure = isinstance(a.callee, Primitive) and not a.callee.effect
-    return (
-        pure
-        and a.callee == b.callee
-        and len(a.inputs) == len(b.inputs)
-        and all(alike(i, j, depth - 1) for i, j in zip(a.inputs, b.inputs, strict=True))
-    )
-
-
-def _without_not(node: Node) -> tuple[Node, bool]:
-    flipped = False
-    while is_call_of(node, "ScalarNot"):
-        node, flipped = node.inputs[0], not flipped
-    return node, flipped
 
 
 def negate(ev: Evaluator, value: Any) -> Any:
@@ -274,7 +239,7 @@ def resolve(ev: Evaluator, value: Any) -> Any:
     """A Choice becomes its alternative inside an arm of its own condition."""
     while isinstance(value, Choice):
         for picker, options in value.pickers():
-            arm = fact_of(ev, picker)
+            arm = ev.facts.arm(picker)
             if arm is not None:
                 value = options[arm]
                 break
@@ -336,16 +301,12 @@ def _evaluate_arm(ev: Evaluator, condition: Node, k: int, arm: Arm) -> tuple[Reg
     name = f"item_{k}" if is_index else ("if_true", "if_false")[k]
     origin, where = ev.origin, ev.frame.where
     region = Region(ev.region, "arm", name, origin)
-    ev.facts.append((condition, k))
-    try:
-        with ev.within(region, keeps=False):
-            try:
-                exit = arm()
-            except Unreachable:
-                exit = Exit(RAISE)
-            changes = region.changes(ev.births)
-    finally:
-        ev.facts.pop()
+    with ev.facts.within(condition, k), ev.within(region, keeps=False):
+        try:
+            exit = arm()
+        except Unreachable:
+            exit = Exit(RAISE)
+        changes = region.changes(ev.births)
     ev.origin, ev.frame.where = origin, where
     return region, exit, changes
 

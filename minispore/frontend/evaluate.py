@@ -49,6 +49,7 @@ from minispore.frontend.exits import (
     Raised,
     Unreachable,
 )
+from minispore.frontend.facts import Facts
 from minispore.frontend.fence import location
 from minispore.frontend.heap import (
     END,
@@ -102,7 +103,7 @@ class Evaluator(GraphBuilder):
         self.outside = Outside(lambda: self.origin.where)
         self.commits = Commits(self)
         self.stand_ins: list[StandIns] = []  # of the functions under grad, outermost first
-        self.facts: list[tuple[Node, int]] = []  # (condition, the arm we are in)
+        self.facts = Facts()
         self.frames: list[Frame] = []
         self.scopes: list[str] = []
         self.cells: list[Any] = []  # the Cells whose construct is being evaluated, outermost first
@@ -181,7 +182,7 @@ class Evaluator(GraphBuilder):
     def count(self, prim: Primitive, inputs: list[Node]) -> Dim:
         """One size for primitives that give it, if they have the same operands."""
         for known, nodes, size in self.counts:
-            if known == prim and all(map(control.alike, nodes, inputs)):
+            if known == prim and self.facts.alike(nodes, inputs):
                 return size
         self.counts.append((prim, inputs, super().count(prim, inputs)))
         return self.counts[-1][2]

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import ast
 import dis
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from minispore.frontend import control
 from minispore.frontend.errors import UnsupportedError, locate
-from minispore.frontend.exits import GO_ON, Arm, Exit, is_symbolic
+from minispore.frontend.exits import GO_ON, Exit, is_symbolic
 from minispore.frontend.heap import UNSET, Trial
 from minispore.ir.node import Location
 from minispore.tree import NeedConstant
@@ -61,7 +62,8 @@ def run(ev: Evaluator, node: ast.Try) -> Exit:
     exit = Exit(GO_ON)
     try:
         try:
-            exit = in_try(ev, partial(ev.block, node.body))
+            with in_try(ev):
+                exit = ev.block(node.body)
         except Exception as found:
             error = own(ev, found)
         if node.handlers and len(ev.failures) > before:
@@ -86,11 +88,12 @@ def _refusal(places: list[Location]) -> UnsupportedError:
     return error
 
 
-def in_try(ev: Evaluator, body: Arm) -> Exit:
-    """Run a body whose errors are handled: they come as ``own`` tells."""
+@contextmanager
+def in_try(ev: Evaluator) -> Iterator[None]:
+    """Around a body whose errors are handled: they come as ``own`` tells."""
     ev.tries.append(ev.region)
     try:
-        return body()
+        yield
     finally:
         ev.tries.pop()
 

@@ -189,10 +189,13 @@ def rebuild_graphs(entry: FuncGraph, rebuild: Rebuild) -> FuncGraph:
         ]
         if not changed:
             continue
+        is_circle = len(group) > 1 or any(g in g.callees() for g in group)
+        if is_circle:
+            parts |= _made_in_circle(parts)
         for g, (parameters, _) in parts.items():
             new[g] = g.frame(parameters)
         for g, (_, output) in parts.items():
-            if len(group) > 1 or _calls_itself(g, group[g]):
+            if is_circle:
                 output = _with_callees(output, new)
             new[g].set_output(output)
             new[g].bprop = new.get(g.bprop, g.bprop) if g.bprop else None
@@ -231,8 +234,19 @@ def _sized(node: CNode, sizes: Mapping[str, int]) -> CNode:
     return CNode(callee, inputs, at_sizes(node.abstract, sizes), node.origin)
 
 
-def _calls_itself(graph: FuncGraph, nodes: list[Node]) -> bool:
-    return any(graph in graphs_of(n.callee) for n in nodes if isinstance(n, CNode))
+def _made_in_circle(parts: Mapping[FuncGraph, Parts]) -> dict[FuncGraph, Parts]:
+    """The graphs that rules have made which call graphs of the circle: they are part of it now.
+
+    Such is a loop in a function if its body calls the function.
+    """
+    made: dict[FuncGraph, Parts] = {}
+    todo = [g for _, output in parts.values() for g in FuncGraph("", (), output).callees()]
+    while todo:
+        g = todo.pop()
+        if g not in parts and g not in made and not parts.keys().isdisjoint(g.graphs()):
+            made[g] = g.parameters, g.output
+            todo += g.callees()
+    return made
 
 
 def _with_callees(output: Node, new: GraphMap) -> Node:
