@@ -61,7 +61,7 @@ OUTSIDE = (  # rooms without a budget: built on top of the spine
 BUDGETS = {
     # Typed code at 100 columns, and a front end that holds all of control flow: what was measured
     # when it was complete, with little room to grow.
-    "spine": 13700,
+    "spine": 13760,
     "of it, frontend": 5960,
     "drawings": 1400,
     "ops": 3760,
