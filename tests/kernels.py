@@ -16,7 +16,7 @@ CALL = ctypes.CFUNCTYPE(None, *[ctypes.c_ssize_t] * 5)
 def forget():
     """Forget all kernels and the CPU, so that another environment counts."""
     cache._addresses.clear()
-    for known in (cache._surroundings, cpu.target, cpu.machine):
+    for known in (cache._surroundings, cpu.target, cpu.machine, cpu.has_fma):
         known.cache_clear()
 
 

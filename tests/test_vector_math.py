@@ -9,8 +9,9 @@ import re
 
 import numpy as np
 import pytest
-from kernels import evaluate, forget
+from kernels import call, evaluate, forget, loop_source
 
+from minispore.engine import cache
 from minispore.engine.kernels import vector
 
 BOUND = re.compile(r"(\d+\.\d+|\d+) ulp")
@@ -150,7 +151,7 @@ def test_functions_of_two_operands(name, kind):
 def test_every_function_is_tested():
     made = {n[:-3] for n in vars(vector) if re.fullmatch(r"[a-z][a-z0-9]*_f[48]", n)}
     words = {"p", "bits", "scale", "gemm"}  # of words.py
-    assert made - words == {*REFERENCES, *PAIRS, *EXACT, *EXACT_PAIRS}
+    assert made - words - {"divisor", "quotient"} == {*REFERENCES, *PAIRS, *EXACT, *EXACT_PAIRS}
 
 
 @pytest.mark.parametrize("kind", ["f4", "f8"])
@@ -162,6 +163,27 @@ def test_exact_functions(name, kind):
     if expected.dtype == x.dtype:
         finite = ~np.isnan(x)
         np.testing.assert_array_equal(np.signbit(actual)[finite], np.signbit(expected)[finite])
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+def test_quotients_by_reciprocals_are_exact(kind):
+    """As a division rounds them, but for what is too small for an exact remainder."""
+    rng = np.random.default_rng(2)
+    w = numbers(kind, 1)
+    x = rng.permutation(numbers(kind, 1))
+    special = x[-10:]
+    x, w = (np.concatenate(p) for p in ([x, x, np.tile(special, 10)], [w, x, special.repeat(10)]))
+    source = loop_source(f"quotient_{kind}(a[i], b[i], s, v, r)", (kind, kind), kind)
+    divisor = f"        s, v, r = divisor_{kind}(b[i])\n"
+    source = source.replace("        out[i]", f"{divisor}        out[i]")
+    actual, expected = np.empty_like(x), x / w
+    call(cache.kernel(source), [x, w, actual], hi=x.size)
+    tiny = np.finfo(x.dtype).tiny / np.finfo(x.dtype).eps
+    inexact = (np.abs(x) < tiny) | (np.abs(expected) < tiny)
+    np.testing.assert_array_equal(actual[~inexact], expected[~inexact])
+    assert errors(actual[inexact], expected[inexact]).max() <= 1
+    zero = expected == 0
+    np.testing.assert_array_equal(np.signbit(actual[zero]), np.signbit(expected[zero]))
 
 
 def test_integers_divide_as_in_python():

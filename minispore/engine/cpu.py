@@ -39,3 +39,11 @@ def machine() -> Any:
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=name, features=features, opt=2, jit=True
     )
+
+
+@functools.cache
+def has_fma() -> bool:
+    """True if the CPU multiplies and adds in one instruction: then LLVM writes it."""
+    one = "define float @f(float %x) { %y = call float @llvm.fma.f32(float %x, float %x, float %x) "
+    text = f"declare float @llvm.fma.f32(float, float, float) {one} ret float %y }}"
+    return "fmadd" in machine().emit_assembly(llvm.parse_assembly(text))

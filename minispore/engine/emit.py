@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -30,6 +31,7 @@ from minispore.engine.lower import Step
 
 LONG = 4096  # a sum of more columns is made of partial sums, for accuracy
 BLOCK_ROWS = 64  # the same for sums over rows
+TOGETHER = 2048  # elements of rows that go through one loop, then through the next
 
 _WORDS = {"abs": "fabs", "sqrt": "sqrt"}  # of one name for all floats
 _CHEAP = frozenset("abs sqrt maximum minimum floor ceil round trunc sign isinf isfinite".split())
@@ -59,20 +61,21 @@ class _Loop:
     """A loop over the columns in the making: its lines, and names of values known in it."""
 
     stage: int
+    before: list[str] = field(default_factory=list)  # once for the loop
     lines: list[str] = field(default_factory=list)
     names: dict[object, str] = field(default_factory=dict)
 
 
-def emit(group: Group, outside: Iterable[Buffer], scratch: list[Buffer]) -> Kernel:
-    """The kernel of a group that writes the buffers needed `outside`; adds its own to `scratch`."""
-    return _Emitter(group, [b for b in group.kinds if b in set(outside)], scratch).kernel()
+def emit(group: Group, outside: Iterable[Buffer]) -> Kernel:
+    """The kernel of a group that writes the buffers needed `outside`."""
+    return _Emitter(group, [b for b in group.kinds if b in set(outside)]).kernel()
 
 
 class _Emitter:
     """Writes the source of one kernel."""
 
-    def __init__(self, group: Group, outputs: list[Buffer], scratch: list[Buffer]):
-        self.group, self.outputs, self.scratch = group, outputs, scratch
+    def __init__(self, group: Group, outputs: list[Buffer]):
+        self.group, self.outputs = group, outputs
         self.steps = {s.out: s for s in group.steps}
         self.arguments: list[int | Buffer] = []
         self.top: list[str] = []  # once a call
@@ -82,7 +85,9 @@ class _Emitter:
         for step in group.steps:
             self.stage[step.out] = self.stage_of(step)
         self.first: dict[Buffer, int] = {}  # the loop that computes a full value first
-        self.kept: dict[Buffer, str] = {}  # full values that later loops load again
+        # full values that later loops load again, and where from
+        self.kept: dict[Buffer, Buffer] = {}
+        self.together = max(1, min(32, TOGETHER // group.columns))  # rows at a time
         self.count = 0
 
     # ----------------------------------------------------------------- stages
@@ -125,9 +130,9 @@ class _Emitter:
         walked.add(buffer)
         if self.first.setdefault(buffer, stage) < stage:
             if self.is_dear(buffer) or buffer in self.outputs:
-                if buffer not in self.outputs:
-                    self.scratch.append(buffer)
-                self.kept[buffer] = ""
+                rows = self.together * self.group.columns
+                own = buffer in self.outputs
+                self.kept[buffer] = buffer if own else Buffer(buffer.dtype, rows)
                 return
         for view in self.steps[buffer].inputs:
             self.walk(view.buffer, stage, walked)
@@ -180,8 +185,11 @@ class _Emitter:
             return self.names[key]
         size, place = SIZES[buffer.dtype], self.address(buffer)
         self.names[key] = name = self.fresh("x")
-        if self.group.is_flat or how[0] in ("column", "scratch", "lookup"):
+        if self.group.is_flat or how[0] in ("column", "lookup"):
             self.top.append(f"{name} = p_{buffer.dtype}({place})")
+        elif how[0] == "kept":
+            row = " + (r - b) * C * {size}" if self.in_blocks else ""
+            self.at_row.append(f"{name} = p_{buffer.dtype}({place}{row.format(size=size)})")
         elif how[0] == "cyclic":
             period = self.argument(how[1])
             self.at_row.append(f"{name} = p_{buffer.dtype}({place} + r % {period} * C * {size})")
@@ -254,7 +262,7 @@ class _Emitter:
         return name
 
     def kept_in(self, buffer: Buffer) -> str:
-        return self.pointer(buffer, ("full",) if buffer in self.outputs else ("scratch",))
+        return self.pointer(self.kept[buffer], ("full",) if buffer in self.outputs else ("kept",))
 
     def text(self, step: Step, loop: _Loop | None) -> str:
         """The expression of a map."""
@@ -271,10 +279,29 @@ class _Emitter:
                 how = (*how, names[0]) if how[0] == "gather" else how
                 names.append(self.operand(view, how, loop))
         dtype = step.out.dtype
+        if loop is not None and self.divides_by_one_number(step):
+            return self.quotient(dtype, names[0], names[1], loop)
         if dtype == "u1" and step.inputs:
             dtype = step.inputs[0].buffer.dtype
         text = _Typed(dtype).text(step.text.format(*names))
         return f"{dtype}({text})" if dtype in ("i4", "i8") and step.out.dtype == dtype else text
+
+    def divides_by_one_number(self, step: Step) -> bool:
+        """True for x / w with a w that is the same all through the loop."""
+        if step.text != "{0} / {1}" or step.out.dtype not in ("f4", "f8"):
+            return False
+        kinds = self.group.kinds
+        inside, how = (kinds.get(step.inputs[1].buffer), step.ways[1])
+        one = how[0] in ("scalar", "row", "cyclic row") if inside is None else inside == "row"
+        return one and self.is_full(step.out)
+
+    def quotient(self, dtype: str, x: str, w: str, loop: _Loop) -> str:
+        """Such a quotient, by what is found out about w before the loop."""
+        key = ("divisor", w)
+        if key not in loop.names:
+            loop.names[key] = parts = ", ".join(self.fresh("d") for _ in range(3))
+            loop.before.append(f"{parts} = divisor_{dtype}({w})")
+        return f"quotient_{dtype}({x}, {w}, {loop.names[key]})"
 
     # ----------------------------------------------------------------- the parts of the kernel
 
@@ -322,6 +349,7 @@ class _Emitter:
         return [
             f"{place} = i8({index}) % C",
             f"{name} = {_literal(step.out.dtype, 0)}",
+            *loop.before,
             f"for j in range({place}, {place} + 1):",
             *(f"    {line}" for line in loop.lines),
             f"    {name} = {value}",
@@ -364,6 +392,7 @@ class _Emitter:
                 ends.append(self.added(step, total))
         if not loop.lines:
             return []
+        before += loop.before
         if self.group.is_flat:
             return [*before, "for j in range(lo, hi):", *_indented(loop.lines)]
         if not long:
@@ -399,9 +428,7 @@ class _Emitter:
         """The pointer to the sums of this block of rows, or to the result."""
         if not self.is_blocked(step):
             return self.pointer(step.out, ("sum", step.more["each"], step.more["period"]))
-        part = Buffer(step.out.dtype, step.out.size)
-        self.scratch.append(part)
-        name = self.pointer(part, ("scratch",))
+        name = self.pointer(Buffer(step.out.dtype, step.out.size), ("column",))
         self.names["part", step.out] = name
         return name
 
@@ -416,15 +443,9 @@ class _Emitter:
             self.top.append("C = args[0]")
         n_stages = max(self.stage.values()) + 1
         self.keep_what_is_dear(n_stages)
-        body: list[str] = []
-        for stage in range(n_stages):
-            body += [*self.row_values(stage), *self.column_loop(stage)]
-            for step in group.steps:  # reductions that are complete now
-                ends = step.kind not in ("map", "pick") and group.kinds[step.out] == "row"
-                if ends and self.stage[step.out] == stage + 1 and step.out in self.outputs:
-                    body.append(self.store_row(step.out))
-        body += self.row_values(n_stages)
-        rows = self.over_rows(body)
+        stages = [self.stage_lines(stage) for stage in range(n_stages)]
+        stages[-1] += self.row_values(n_stages)
+        rows = self.over_rows(stages)
         lines = [*self.top, *rows]
         head = "def kernel(slots, args, lo, hi, worker):\n    "
         flag = (
@@ -437,10 +458,19 @@ class _Emitter:
         splits = not {"sum", "total"} & set(group.kinds.values())
         return Kernel(source, self.arguments, work, group, splits)
 
-    def over_rows(self, body: list[str]) -> list[str]:
+    def stage_lines(self, stage: int) -> list[str]:
+        """What is done with a row from one loop to the next."""
+        lines = [*self.row_values(stage), *self.column_loop(stage)]
+        for step in self.group.steps:  # reductions that are complete now
+            ends = step.kind not in ("map", "pick") and self.group.kinds[step.out] == "row"
+            if ends and self.stage[step.out] == stage + 1 and step.out in self.outputs:
+                lines.append(self.store_row(step.out))
+        return lines
+
+    def over_rows(self, stages: list[list[str]]) -> list[str]:
         """The loop over the rows; sums over rows are made block by block."""
         if self.group.is_flat:
-            return body
+            return [line for lines in stages for line in lines]
         sums = [s for s in self.group.steps if self.group.kinds[s.out] == "sum"]
         before, zero, add = [], [], []
         for step in sums:
@@ -456,18 +486,86 @@ class _Emitter:
             f"p_{s.out.dtype}({self.address(s.out)})[0] = {_stored(self.names[s.out], s.out.dtype)}"
             for s in self.group.steps if self.group.kinds[s.out] == "total"
         ]  # fmt: skip
-        rows = [*self.at_row, *body]
         if not zero:
-            return [*before, "for r in range(lo, hi):", *_indented(rows), *after]
+            return [*before, *self.rows_between("lo", "hi", stages), *after]
         block = [
             "for j in range(C):", *_indented(zero),
-            f"for r in range(q, min(q + {BLOCK_ROWS}, hi)):", *_indented(rows),
+            *self.rows_between("q", f"min(q + {BLOCK_ROWS}, hi)", stages),
             "for j in range(C):", *_indented(add),
         ]  # fmt: skip
         return [*before, f"for q in range(lo, hi, {BLOCK_ROWS}):", *_indented(block), *after]
 
+    @property
+    def in_blocks(self) -> bool:
+        """True if some rows go through one loop, then through the next.
+
+        A loop over a short row takes as long as its longest chain of operations; those of several
+        rows overlap.
+        """
+        loops = sum(bool(self.targets(stage)) for stage in set(self.stage.values()))
+        return self.together > 1 and self.group.rows > 1 and loops > 1
+
+    def rows_between(self, first: str, last: str, stages: list[list[str]]) -> list[str]:
+        """The loops over these rows."""
+        if not self.in_blocks:
+            body = [line for lines in stages for line in lines]
+            return [f"for r in range({first}, {last}):", *_indented([*self.at_row, *body])]
+        self.top.append(f"n = {self.argument(self.together)}")
+        parts = [stages[0]]
+        for lines in stages[1:]:
+            if any("for j" in line for line in lines):
+                parts.append(lines)
+            else:  # only values of rows
+                parts[-1] = parts[-1] + lines
+        lines = [f"end = min(b + n, {last})"]
+        for i, part in enumerate(parts):
+            loads, saves = self.carried(parts[:i], part, parts[i + 1 :])
+            fetched = self.fetched(parts[0]) if i == 1 else []
+            rows = [*self.at_row, *loads, *fetched, *part, *saves]
+            lines += ["for r in range(b, end):", *_indented(rows)]
+        return [f"for b in range({first}, {last}, n):", *_indented(lines)]
+
+    def carried(
+        self, before: list[list[str]], part: list[str], after: list[list[str]]
+    ) -> tuple[list[str], list[str]]:
+        """How the rows' values come into a loop over rows, and what is kept for later ones."""
+        loads, saves = [], []
+        made, used, later = (_words(parts) for parts in (before, [part], after))
+        for buffer, kind in self.group.kinds.items():
+            name = self.names.get(buffer, "")
+            if kind != "row" or name not in used or name not in made | later:
+                continue
+            key = ("carried", buffer)
+            if key not in self.names:
+                self.names[key] = self.pointer(Buffer(buffer.dtype, self.together), ("column",))
+            place = f"{self.names[key]}[r - b]"
+            if name in made:
+                loads.append(f"{name} = {_loaded(place, buffer.dtype)}")
+            else:
+                saves.append(f"{place} = {_stored(name, buffer.dtype)}")
+        return loads, saves
+
+    def fetched(self, first: list[str]) -> list[str]:
+        """Meanwhile the next rows that the first loop reads are brought into the cache."""
+        lines = []
+        for key, name in list(self.names.items()):
+            if not (isinstance(key, tuple) and key[0] == "pointer" and key[2] == ("full",)):
+                continue
+            buffer = key[1]
+            if buffer not in self.group.kinds and name in _words([first]):
+                size = SIZES[buffer.dtype]
+                row = f"{self.address(buffer)} + (r + n) * C * {size}"
+                lines.append(f"for j in range(0, C, {64 // size}):")
+                lines.append(f"    prefetch({row} + j * {size})")
+        return lines
+
 
 _IMPORTS = "import numpy as np\nfrom minispore.engine.kernels.vector import *"
+
+
+def _words(bodies: list[list[str]]) -> set[str]:
+    """The names in some lines."""
+    return set(re.findall(r"\w+", "\n".join(line for lines in bodies for line in lines)))
 
 
 def _indented(lines: list[str]) -> list[str]:

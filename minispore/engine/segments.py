@@ -186,16 +186,7 @@ class Segment:
     def kernel_of(self, g: Group, needed: set[Buffer]) -> Kernel:
         if g.steps[0].gives == "own":
             return own.kernel(g)
-        scratch: list[Buffer] = []
-        return self.own_scratch(emit(g, needed, scratch), scratch)
-
-    def own_scratch(self, kernel: Kernel, scratch: list[Buffer]) -> Kernel:
-        """Rows of scratch for what a kernel keeps from loop to loop."""
-        columns = kernel.group.columns
-        for b in scratch:
-            row = b if b.size <= columns else Buffer(b.dtype, columns)
-            kernel.arguments[:] = [row if a is b else a for a in kernel.arguments]
-        return kernel
+        return emit(g, needed)
 
     def add_loop(self, step: Step) -> None:
         """A While: start values, then condition, leave or go on, body, next values, back."""

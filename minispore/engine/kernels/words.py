@@ -100,6 +100,16 @@ call_kernel = Intrinsic(
 )
 
 
+def _prefetch(builder: Any, address: Any) -> Any:
+    where = builder.inttoptr(address, TYPES["u1"].as_pointer())
+    how = [ir.Constant(TYPES["i4"], n) for n in (0, 3, 1)]  # to read it, often, as data
+    return _call(builder, "llvm.prefetch.p0", TYPES["void"], where, *how)
+
+
+# Bring the bytes at an address into the nearest cache; there may be none.
+prefetch = Intrinsic(_prefetch, lambda address: None, "void", ("i8",), acts=True)
+
+
 def _python(name: str, result: str, *kinds: str) -> Intrinsic:
     """A function of Python's C interface, which only a built-in function may call."""
 
@@ -180,6 +190,10 @@ rint = _llvm("rint", np.rint)  # half to even
 fabs = _llvm("fabs", np.abs)
 copysign = _llvm("copysign", np.copysign, 2)
 maximum, minimum = _llvm("maximum", np.maximum, 2), _llvm("minimum", np.minimum, 2)  # keep nan
+
+fma = _llvm("fma", lambda x, y, z: type(z)(np.longdouble(x) * y + z), 3)  # x * y + z, rounded once
+# Whether that is one instruction, not a call of the C library.
+has_fma = Intrinsic(lambda b: ir.Constant(TYPES["b1"], cpu.has_fma()), lambda: True, "b1", arity=0)
 
 
 def _larger(builder: Any, x: Any, y: Any) -> Any:
