@@ -33,6 +33,7 @@ from minispore.composite import vmap
 from minispore.jit_options import JitConfig
 from minispore.report import Report, explain
 from minispore import nn, train
+from minispore.train.sink import data_sink
 from minispore.train.serialization import load_checkpoint, load_param_into_net, save_checkpoint
 from minispore import aliases as _aliases
 
@@ -58,5 +59,5 @@ __all__ = [
     "enable_dynamic", "explain", "Report",
     "grad", "value_and_grad", "get_grad", "vjp", "jvp", "jacfwd", "jacrev", "vmap", "run_check",
     "nn", "ops", "train",
-    "save_checkpoint", "load_checkpoint", "load_param_into_net",
+    "save_checkpoint", "load_checkpoint", "load_param_into_net", "data_sink",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ import os
 import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from minispore.autodiff import api
@@ -131,6 +131,20 @@ class JitFunction:
             raise error.with_traceback(None)  # noqa: B904  # its notes show the user's lines
         if kept is not None:
             kept.shortcut = compiled.shortcuts.after(compiled, args)
+        return found
+
+    def run_all(self, calls: Sequence[tuple]) -> Any:
+        """The result of the last of some calls, made one after the other."""
+        __tracebackhide__ = True
+        made, found = 0, None
+        while made < len(calls):
+            shortcut = self._graphs.shortcut
+            if shortcut is not None and not tapes.active and not is_tracing():
+                made += shortcut.several(calls[made:])
+                if made == len(calls):
+                    return shortcut.result(calls[-1])
+            found = self(*calls[made])
+            made += 1
         return found
 
     def find(self, args: tuple, kwargs: dict) -> tuple[Compiled, list[Any]]:

@@ -342,6 +342,8 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
         if not isinstance(array, np.ndarray):
             raise TypeError(f"from_numpy takes an ndarray, not {type(array).__name__}")
         dtype = dt.from_numpy(array.dtype)
+        if array.dtype is dtype.numpy and array.flags.carray and type(array) is np.ndarray:
+            return Tensor._wrap(array)
         return Tensor._wrap(np.require(array, dtype.numpy, ["C", "A"]))
 
     @staticmethod

@@ -8,7 +8,7 @@ nothing.  The machine code is kernels/direct.py.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from sys import getrefcount
 from typing import Any
@@ -23,13 +23,13 @@ from minispore.engine.segments import Segment
 from minispore.ir.node import is_call_of
 from minispore.tensor import Tensor
 
-_CALL = '''
-from minispore.engine.kernels.direct import whole_call
+_SOURCE = '''
+from minispore.engine.kernels.direct import many_calls, one_call
 from minispore.engine.kernels.words import python_int
 
 def call(itself, arguments, count):
-    """The built-in function, bound to a block of words: the status of a call."""
-    return python_int(whole_call(itself, arguments, count))
+    """The built-in function, bound to a block of words."""
+    return python_int({}(itself, arguments, count))
 '''
 
 
@@ -83,6 +83,8 @@ def word(address: int) -> int:
 class DirectCall:
     """A call that is made in one step, ``call(*args)``, or not at all.
 
+    ``calls(*args, *args ...)`` makes several, one after the other, and tells how many.
+
     Args:
         parts: what is run.
         args: like those of the calls: Tensors, or objects which must be the same.
@@ -128,13 +130,15 @@ class DirectCall:
             block.HELD: [0] * (len(args) + len(held)),
         }  # fmt: skip
         self.block = np.zeros(block.SIZE, np.int64)
-        self.call = self.bound(tables)
+        self.fill(tables)
+        self.call = native.built_in(_SOURCE.format("one_call"), self.block)
+        self.calls = native.built_in(_SOURCE.format("many_calls"), self.block)
         counts = (len(watched), len(args), len(held) // 2, len(parts.outputs), len(parts.checks))
         at = [block.N_WATCHED, block.N_ARGUMENTS, block.N_CAPTURED, block.N_OUTPUTS, block.N_CHECKS]
         self.block[at] = counts
 
-    def bound(self, tables: Mapping[int, Sequence[int]]) -> Callable[..., int]:
-        """Fill the block, and make the built-in function of it."""
+    def fill(self, tables: Mapping[int, Sequence[int]]) -> None:
+        """Fill the block with all but the counts."""
         for place, words in tables.items():
             array = np.array(words or [0], np.int64)
             self.kept.append(array)
@@ -147,7 +151,6 @@ class DirectCall:
         }  # fmt: skip
         for place, found in facts.items():
             self.block[place] = found
-        return native.built_in(_CALL, self.block)
 
     @property
     def hits(self) -> int:

@@ -82,21 +82,22 @@ def fits(block, facts, argument, slots, held):
     return same
 
 
-def take_arguments(block, arguments, slots):
-    """1 if all arguments are as before, different Tensors, and none a captured one."""
+def take_arguments(block, arguments, first, slots):
+    """1 if all arguments, from the first on, are as before, different, and none a captured one."""
     facts = p_i8(block[ARGUMENTS])
     captured = p_i8(block[CAPTURED])
     count = block[N_ARGUMENTS]
     same = 1
     i = 0
     while i < count and same != 0:
-        same = fits(block, p_i8(block[ARGUMENTS] + 8 * FACTS * i), arguments[i], slots,
+        argument = arguments[first + i]
+        same = fits(block, p_i8(block[ARGUMENTS] + 8 * FACTS * i), argument, slots,
                     p_i8(block[HELD] + 8 * i))  # fmt: skip
         if facts[FACTS * i + 1] == 0:
             for j in range(i):
-                same = same & i8(arguments[j] != arguments[i])
+                same = same & i8(arguments[first + j] != argument)
             for j in range(block[N_CAPTURED]):
-                same = same & i8(captured[2 * j + 1] != arguments[i])
+                same = same & i8(captured[2 * j + 1] != argument)
         i += 1
     return same
 
@@ -134,12 +135,12 @@ def take_outputs(block, slots):
     return free
 
 
-def start(block, arguments, count, slots):
+def start(block, arguments, first, count, slots):
     """DONE if the call is one that can be made so, and the slots are filled."""
     status = MISS
     if count == block[N_ARGUMENTS] and block[BUSY] == 0:
         if unchanged(p_i8(block[WATCHED]), block[N_WATCHED]) != 0:
-            if take_arguments(block, arguments, slots) != 0:
+            if take_arguments(block, arguments, first, slots) != 0:
                 if take_captured(block, slots) != 0:
                     status = RENEW * i8(take_outputs(block, slots) == 0)
     return status
@@ -210,7 +211,6 @@ def finish(block, slots):
     """The end of a call: results are written, unless a check fails."""
     if block[UNLOCKS] != 0:
         release(block)
-    block[PLACE] = 0
     block[BUSY] = 0
     status = checked(block, slots)
     if status == DONE:
@@ -219,8 +219,36 @@ def finish(block, slots):
     return status
 
 
-def whole_call(itself, arguments, count):
-    """A call.  Of its own block alone, to go on with one; of two such, to give it up."""
+def begin(block, arguments, first, count, slots):
+    """A new call, as far as one stretch of the run goes; its status."""
+    status = start(block, arguments, first, count, slots)
+    if status == DONE:
+        block[BUSY] = 1
+        if block[UNLOCKS] != 0:
+            hold(block)
+        status = go_on(block, slots)
+    return status
+
+
+def go_on(block, slots):
+    """A call that has begun, as far as one stretch of the run goes; its status."""
+    status = run(block, slots)
+    if status == DONE:
+        status = finish(block, slots)
+    return status
+
+
+def give_up(block):
+    """A call that has begun is not finished."""
+    if block[UNLOCKS] != 0:
+        release(block)
+    block[PLACE] = 0
+    block[BUSY] = 0
+    return MISS
+
+
+def one_call(itself, arguments, count):
+    """A call; of its own block alone, to go on with one; of two such, to give it up."""
     block = p_i8(address_of(itself))
     slots = p_i8(block[SLOTS])
     is_new = 1
@@ -228,19 +256,24 @@ def whole_call(itself, arguments, count):
         is_new = i8(arguments[0] != itself)
     status = DONE
     if is_new != 0:
-        status = start(block, arguments, count, slots)
-        if status == DONE:
-            block[BUSY] = 1
-            if block[UNLOCKS] != 0:
-                hold(block)
-    elif count == 2:
-        if block[UNLOCKS] != 0:
-            release(block)
-        block[PLACE] = 0
-        block[BUSY] = 0
-        status = MISS
-    if status == DONE:
-        status = run(block, slots)
-        if status == DONE:
-            status = finish(block, slots)
+        status = begin(block, arguments, 0, count, slots)
+    elif count == 1:
+        status = go_on(block, slots)
+    else:
+        status = give_up(block)
     return status
+
+
+def many_calls(itself, arguments, count):
+    """Calls one after the other, as long as they are DONE: 4 * how many, and the last status."""
+    block = p_i8(address_of(itself))
+    slots = p_i8(block[SLOTS])
+    arity = block[N_ARGUMENTS]
+    first = 0
+    made = 0
+    status = DONE
+    while first < count and status == DONE:
+        status = begin(block, arguments, first, arity, slots)
+        first += arity
+        made += i8(status == DONE)
+    return 4 * made + status
