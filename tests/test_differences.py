@@ -708,6 +708,12 @@ def _():
     assert ["kernel" in plan for plan in plans] == [True, False]
 
 
+@row("`data_sink(..., sink_size=-1)`")
+def _():
+    seen = ms.data_sink(ops.neg, [floats(1), floats(2), floats(3)], sink_size=-1)()
+    assert_same(seen, floats(-3))
+
+
 @row("`jit(backend=...)`")
 def _():
     assert ms.jit(ops.sin, backend="ms_backend")(Tensor(0.0)) == 0
