@@ -152,16 +152,15 @@ def test_data_of_other_kinds():
 
 
 def test_compiled_by_its_options():
-    ran = []
-
     def f(x):
-        ran.append(1)
         return ops.exp(x)
 
     for options in ({"jit_config": JitConfig("O1")}, {"input_signature": Tensor([1.0])}):
         process = ms.data_sink(f, [np.float32([1.0])] * 3, sink_size=3, **options)
         np.testing.assert_allclose(process().asnumpy(), [np.e], rtol=1e-6)
-    assert process.__name__ == "f"
+        assert process.__name__ == "f"
+    with pytest.raises(ValueError, match="input_signature|shape"):
+        ms.data_sink(f, [np.ones(5, np.float32)], input_signature=Tensor([1.0]))()
 
 
 def test_what_cannot_be():

@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from minispore.compile import JitFunction, jit
-from minispore.jit_options import JitConfig
+from minispore.compile import JitFunction
+from minispore.jit_options import DEFAULTS, JitConfig
 from minispore.tensor import Tensor
 
 MOST = 1024  # steps in one go
@@ -92,8 +93,8 @@ def data_sink(
             f"sink_size must be a positive int, or -1 for all of the data, not {sink_size!r}"
         )
     if jit_config is not None or input_signature is not None:
-        config = {} if jit_config is None else {"jit_config": jit_config}
-        fn = jit(fn, input_signature=input_signature, **config)
+        options = DEFAULTS if jit_config is None else jit_config.options()
+        fn = JitFunction(fn, replace(options, input_signature=input_signature))
     batches = Batches(dataset)
 
     def sink_process() -> Any:
