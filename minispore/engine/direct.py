@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from minispore.engine import native
+from minispore.engine import memory, native
 from minispore.engine.kernels import direct as block
 from minispore.engine.kernels.direct import AXES
 from minispore.engine.plan import Executable, kernels
@@ -109,7 +109,7 @@ class DirectCall:
             self.cells.append(len(self.arrays))
             if number is not None and number not in written:
                 self.places[number] = len(self.arrays)
-            self.arrays += [np.empty(*kind) for _ in range(1 if number in written else 2)]
+            self.arrays += [memory.new(*kind) for _ in range(1 if number in written else 2)]
         items = word(id(self.arrays) + 24)  # where a list has them
         first = len(parts.inputs)
         outputs = [
@@ -174,7 +174,7 @@ class DirectCall:
         """New arrays in place of those that someone else has."""
         for kind, cell in zip(self.kinds, self.cells, strict=True):
             if getrefcount(self.arrays[cell]) > 2:  # the list's, and that of the question
-                self.arrays[cell] = np.empty(*kind)
+                self.arrays[cell] = memory.new(*kind)
 
 
 def _written(number: int | None, written: Mapping[int, Tensor]) -> int:

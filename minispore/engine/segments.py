@@ -108,7 +108,7 @@ class _Frame:
         for array in spare:
             if getrefcount(array) <= 3:  # the list's, the loop's and that of the question
                 return array
-        spare[:-1] = [np.empty(*kind)]
+        spare[:-1] = [memory.new(*kind)]
         return spare[0]
 
 
@@ -297,7 +297,7 @@ class Segment:
         frame = self.frame()
         large = self.large
         outs = [
-            frame.large(i, kind) if i in large else np.empty(*kind)
+            frame.large(i, kind) if i in large else memory.new(*kind)
             for i, kind in enumerate(self.kinds)
         ]
         arrays = [*values, *outs]
