@@ -11,7 +11,7 @@ from minispore.ir.render import render_svg
 
 # Room: the modules in it; a package stands for all of its modules, longer names win.
 ROOMS = {
-    "foundations": ("context", "dtype", "abstract", "dims", "tree", "random", "files"),
+    "foundations": ("context", "dtype", "abstract", "dims", "tree", "random", "files", "spelling"),
     "primitive": ("primitive",),
     "ops": ("ops",),
     "ir": ("ir",),

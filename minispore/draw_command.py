@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 import sys
@@ -14,7 +13,10 @@ from typing import Any
 import numpy as np
 
 from minispore.dtype import DType, to_dtype
+from minispore.ir.interp import add_location, interpret
+from minispore.ir.node import CNode, FuncGraph, Node, Switch, ValueNode, is_call_of
 from minispore.report import Report, explain
+from minispore.spelling import similar
 from minispore.tensor import Tensor
 
 
@@ -60,19 +62,13 @@ def find(name: str) -> Any:
     found: Any = load(module_name)
     for part in path.split("."):
         if not hasattr(found, part):
-            raise DrawError(f"'{module_name}' has no '{path}'{_similar(part, found)}")
+            raise DrawError(f"'{module_name}' has no '{path}'{similar(part, found)}")
         found = getattr(found, part)
     if isinstance(found, type):
         found = _instance(found)
     if not callable(found):
         raise DrawError(f"'{name}' is no function or Cell, but a {type(found).__name__}")
     return found
-
-
-def _similar(name: str, owner: Any) -> str:
-    """What an object has that may be meant by `name`."""
-    near = difflib.get_close_matches(name, [n for n in dir(owner) if n[0] != "_"], 3)
-    return f"; did you mean {', '.join(near)}?" if near else ""
 
 
 def _instance(cls: type) -> Any:
@@ -109,11 +105,13 @@ def explained(name: str, tensors: Sequence[Tensor]) -> Report:
     """How the named function is compiled for these arguments.
 
     Raises:
-        DrawError: it cannot be found or compiled.
+        DrawError: it cannot be found or compiled, or does nothing but raise an error.
     """
     function = find(name)
     try:
-        return explain(function, *tensors)
+        report = explain(function, *tensors)
+        refuse_failing(report.graph())
+        return report
     except Exception as error:  # whatever the user's function raises while it is compiled
         place = "\n".join(getattr(error, "__notes__", ()))
         place = f"\n{place}" if place else ""
@@ -121,6 +119,41 @@ def explained(name: str, tensors: Sequence[Tensor]) -> Report:
         if not tensors and "missing" in str(error):
             hint = "; say what it takes by --shape, once for each argument"
         raise DrawError(f"{type(error).__name__}: {error}{hint}{place}") from error
+
+
+def refuse_failing(graph: FuncGraph) -> None:
+    """Raise the error of a graph that fails whatever it is given, as for shapes that are wrong."""
+    check = _failing(graph)
+    if check is not None:
+        error = _error_of(check)
+        add_location(error, check)
+        raise error
+
+
+def _failing(graph: FuncGraph) -> Node | None:
+    """A Check that fails in every run: of all arms of a Switch, that of the last."""
+    for node in graph.nodes():
+        if is_call_of(node, "Check"):
+            condition = node.inputs[1]
+            if isinstance(condition, ValueNode) and not condition.value:
+                return node
+        elif isinstance(node, CNode) and isinstance(node.callee, Switch):
+            checks = [_failing(arm) for arm in node.callee.graphs]
+            if all(checks):
+                return checks[-1]
+    return None
+
+
+def _error_of(check: Node) -> Exception:
+    """What a Check that fails raises; if its text needs values of a run, a RuntimeError says so."""
+    kind = check.callee.attrs["exception"]  # type: ignore[attr-defined]
+    if all(isinstance(i, ValueNode) for i in check.inputs):
+        try:
+            interpret(FuncGraph("check", (), check), ())
+        except Exception as error:  # whatever the user raises
+            return error
+    name = getattr(kind, "__name__", "an error")
+    return RuntimeError(f"for these arguments it does nothing but raise {name}")
 
 
 def draw_to(name: str, tensors: Sequence[Tensor], out: Path) -> Report:

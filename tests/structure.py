@@ -16,7 +16,7 @@ MODULES = {
 
 # Low to high: a module may import from its own layer and from lower ones.
 LAYERS = (
-    ("context", "dtype", "abstract", "dims", "tree", "random", "files"),
+    ("context", "dtype", "abstract", "dims", "tree", "random", "files", "spelling"),
     ("primitive",),
     ("ops",),
     ("ir",),

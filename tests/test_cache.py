@@ -248,11 +248,23 @@ def test_a_place_that_is_no_folder(place, monkeypatch):
     assert place.read_text() == "mine"
 
 
+def test_the_place_of_all_caches(place, monkeypatch, tmp_path):
+    assert cache.folder() == place
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    assert cache.folder() == place
+    monkeypatch.delenv("MINISPORE_CACHE_DIR")
+    assert cache.folder() == tmp_path / "caches" / "minispore"
+    for none in ("", "caches", "./caches"):
+        monkeypatch.setenv("XDG_CACHE_HOME", none)
+        assert cache.folder() == Path.home() / ".cache" / "minispore"
+
+
 def test_no_home(place, monkeypatch, capsys):
     def lost():
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.delenv("MINISPORE_CACHE_DIR")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", lost)
     assert cache.folder() is None
     assert value(cache.kernel(source())) == 1

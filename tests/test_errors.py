@@ -1,6 +1,7 @@
 """What an error shows: the user's lines, one caret, the operands and where they were made."""
 
 import time
+import traceback
 
 import pytest
 
@@ -305,3 +306,35 @@ def in_graph_mode(net):
             net(X)
 
     return run
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "hint"),
+    [
+        (ops, "mathmul", "; did you mean matmul?"),
+        (ops, "Relu", "; did you mean ReLU, relu?"),
+        (nn, "Dens", "; did you mean Dense?"),
+        (nn, "relu", "; did you mean ReLU?"),
+        (ops, "no_such_thing", ""),
+        (ops, "_matmul", ""),
+    ],
+)
+def test_a_misspelt_name(module, name, hint):
+    """The same hint in both modes, and no second one that Python adds to a traceback."""
+    with pytest.raises(AttributeError) as caught:
+        getattr(module, name)
+    text = f"module '{module.__name__}' has no attribute '{name}'{hint}"
+    shown = "".join(traceback.format_exception_only(caught.value))
+    assert shown == f"AttributeError: {text}\n"
+    namespace = {"module": module}
+    exec(f"def fn(x):\n    return module.{name}", namespace)  # so that its name is in its code
+    with pytest.raises(AttributeError) as caught:
+        ms.jit(namespace["fn"], capture_mode="trace")(X)
+    assert str(caught.value) == text
+    assert not hasattr(module, name)
+
+
+def test_a_misspelt_op_in_a_compiled_function():
+    error, lines = raised(lambda x: ops.mathmul(x, x))
+    assert str(error).endswith("; did you mean matmul?")
+    assert lines[-1].strip() == "^^^^^^^^^^^"

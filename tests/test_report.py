@@ -199,6 +199,22 @@ def f(x, w):
 def bad(x):
     return x @ x
 
+def three(x):
+    if x.shape[0] != 3:
+        raise ValueError(f"three rows, please, not {x.shape[0]}")
+    return x
+
+def some(x):
+    if x.sum() > 0:
+        raise ValueError(x)
+    assert x.ndim == 1, "a vector, please"
+    return x
+
+def told(x):
+    if x.ndim != 1:
+        raise ValueError(f"a vector, please, not {x}")
+    return x
+
 class Net(nn.Cell):
     def __init__(self):
         super().__init__()
@@ -244,6 +260,11 @@ def test_draw(module, tmp_path, capsys, arguments):
         (["f"], "missing required argument(s): 'x', 'w'; say what it takes by --shape, once"),
         (["f", "--shape", "2,3", "--shape", "4,4"], "impossible"),
         (["bad", "--shape", "2,3"], "drawn_module.py"),
+        (["net", "--shape", "2,3"], "the last axis of a Dense layer's input must be in_channels=4"),
+        (["net", "--shape", "2,3"], "return self.fc(x)"),
+        (["three", "--shape", "2"], "ValueError: three rows, please, not 2\n"),
+        (["some", "--shape", "2,3"], "AssertionError: a vector, please\n"),
+        (["told", "--shape", "2,3"], "for these arguments it does nothing but raise ValueError\n"),
         (["nothing"], "has no 'nothing'\n"),
         (["net.constuct"], "has no 'net.constuct'; did you mean construct?"),
         (["Nets"], "has no 'Nets'; did you mean Net?"),
@@ -252,11 +273,17 @@ def test_draw(module, tmp_path, capsys, arguments):
     ],
     ids=lambda v: " ".join(v) if isinstance(v, list) else "",
 )
-def test_draw_says_what_is_wrong(module, capsys, arguments, sentence):
-    assert main(["draw", f"{module}:{arguments[0]}", *arguments[1:]]) == 2
+@pytest.mark.parametrize("command", ["draw", "passes"])
+def test_draw_says_what_is_wrong(module, capsys, command, arguments, sentence):
+    assert main([command, f"{module}:{arguments[0]}", *arguments[1:]]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("minispore draw: ") and sentence in error
+    assert error.startswith(f"minispore {command}: ") and sentence in error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("function", ["three", "some", "told"])
+def test_draw_of_what_may_raise(module, capsys, function):
+    assert main(["draw", f"{module}:{function}", "--shape", "3"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -56,13 +56,13 @@ OUTSIDE = (  # rooms without a budget: built on top of the spine
     "nn/", "dataset/", "train/", "parallel/", "report.py", "stepper.py", "kernels.py", "aliases.py",
     "profile.py", "memory.py", "fusion.py", "cli.py", "book_command.py", "cache_command.py",
     "draw_command.py", "__main__.py", "__init__.py", "random.py", "files.py", "initializer.py",
-    "composite.py", "plan_stepper.py",
+    "composite.py", "plan_stepper.py", "spelling.py",
 )  # fmt: skip
 BUDGETS = {
     # Typed code at 100 columns, and a front end that holds all of control flow: what was measured
     # when it was complete, with little room to grow.
     "spine": 13760,
-    "of it, frontend": 5960,
+    "of it, frontend": 5990,
     "drawings": 1400,
     "ops": 3760,
     "rule tables": 1580,

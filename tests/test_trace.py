@@ -334,6 +334,24 @@ def test_what_python_would_do_only_once(function, error, match):
     assert states[1] == np.random.get_state()[1].tolist() or "random" in match
 
 
+def draws(x):
+    noise = ops.uniform((), Tensor(0.0), Tensor(1.0))
+    return x * noise + random.gauss(0, 1)
+
+
+def draws_in_numpy(x):
+    x = x + 1
+    return [x * np.random.standard_normal() for _ in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("function", "line"), [(draws, "random.gauss(0, 1)"), (draws_in_numpy, "standard_normal()")]
+)
+def test_random_numbers_are_refused_where_they_are_drawn(function, line):
+    note = refuses(function, UnsupportedError, "random numbers of Python or NumPy").__notes__[0]
+    assert line in note and "def " not in note
+
+
 class Held:
     def __init__(self, x):
         self.x = x

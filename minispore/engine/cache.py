@@ -7,8 +7,9 @@ compiler and this module, LLVM's version, the system and the CPU.  Later process
 is wrong with the disk leaves the kernel in memory.  Of too many files the least recently used ones
 go.  Where no machine code can be made at all, the plan lets NumPy do the work.
 
-MINISPORE_CACHE_DIR says where the files are (default: ``~/.cache/minispore``), MINISPORE_CACHE_SIZE
-how many bytes they may take, about (default: 64 MB, some 20,000 kernels; 0 keeps none).
+MINISPORE_CACHE_DIR says where the files are (default: ``minispore`` in XDG_CACHE_HOME, or in
+``~/.cache``), MINISPORE_CACHE_SIZE how many bytes they may take, about (default: 64 MB, some 20,000
+kernels; 0 keeps none).
 """
 
 from __future__ import annotations
@@ -60,8 +61,11 @@ def kernel(source: str) -> int:
 def folder() -> Path | None:
     """Where kernels are kept; None if there is no home."""
     own = os.environ.get("MINISPORE_CACHE_DIR")
-    try:
-        return Path(own) if own else Path.home() / ".cache" / "minispore"
+    if own:
+        return Path(own)
+    caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    try:  # by that standard, a path that is not absolute does not count
+        return (caches if caches.is_absolute() else Path.home() / ".cache") / "minispore"
     except RuntimeError:
         return None
 

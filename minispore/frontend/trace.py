@@ -64,10 +64,12 @@ class Tracer(Evaluator):
             with self._reading:
                 value = super().call(function, args, kwargs)
             if drawn != _generators():
-                raise UnsupportedError(
+                error = UnsupportedError(
                     "random numbers of Python or NumPy would be drawn only while tracing: use "
                     "minispore.ops, or draw them outside"
                 )
+                locate(error, self._reading.drawing()[:1])
+                raise error
         except Exception as error:
             locate(error, [self.returned] if self.returned else [])
             raise
@@ -165,6 +167,25 @@ def _generators() -> list[Any]:
     return [random.getstate(), repr(np.random.get_state(legacy=False))]
 
 
+_GENERATORS = (random.random.__self__, np.random.rand.__self__)  # type: ignore[attr-defined]
+
+
+def _drawing(code: types.CodeType, fn: types.FunctionType) -> Iterator[Location]:
+    """Where code in a function names what draws from such a generator, as ``np.random.rand``."""
+    value: Any = None
+    for step in dis.get_instructions(code):
+        if isinstance(step.argval, types.CodeType):
+            yield from _drawing(step.argval, fn)
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            value = fn.__globals__.get(step.argval)
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and isinstance(value, types.ModuleType):
+            value = vars(value).get(step.argval)
+        else:
+            value = None
+        if any(getattr(value, "__self__", None) is g for g in _GENERATORS):
+            yield _place(code, step.offset)
+
+
 # --------------------------------------------------------------------------- what is read
 
 
@@ -213,7 +234,7 @@ class _Reading:
         self.ev = ev
         self.names: set[str] = set()  # of attributes
         self.objects: dict[int, Any] = {}  # whose attributes of these names are captured
-        self.codes: list[types.CodeType] = []  # of the functions
+        self.functions: list[types.FunctionType] = []
         self.seen: set[int] = set()
         self.read: set[tuple[int, str]] = set()
         self.watched: list[tuple[Callable[[], dict], dict, Callable[[dict], None], str]] = []
@@ -229,18 +250,22 @@ class _Reading:
             for obj, name in pairs:
                 if (id(obj), name) not in self.read:
                     self.read.add((id(obj), name))
-                    with self.naming(name, self.codes):
+                    with self.naming(name, self.functions):
                         self.attribute(obj, name)
                     pending = True
 
     @contextmanager
-    def naming(self, name: str, codes: list[types.CodeType]) -> Iterator[None]:
+    def naming(self, name: str, functions: list[types.FunctionType]) -> Iterator[None]:
         """What is refused for its name is refused where that stands in the source."""
         try:
             yield
         except UnsupportedError as error:
-            locate(error, [p for code in codes for p in _naming(code, name)][:1])
+            locate(error, [p for fn in functions for p in _naming(fn.__code__, name)][:1])
             raise
+
+    def drawing(self) -> list[Location]:
+        """Where the functions name what draws random numbers that no graph sees."""
+        return [place for fn in self.functions for place in _drawing(fn.__code__, fn)]
 
     def found(self, value: Any, text: str = "an argument") -> None:
         """Note a value that the program can reach."""
@@ -309,10 +334,10 @@ class _Reading:
         if _is_foreign(fn.__module__):
             return
         names, attributes = _names(fn.__code__)
-        self.codes.append(fn.__code__)
+        self.functions.append(fn)
         self.names |= attributes
         for name in sorted(names):
-            with self.naming(name, [fn.__code__]):
+            with self.naming(name, [fn]):
                 self.name(fn, name)
         outside = self.ev.outside
         for i, name in enumerate(fn.__code__.co_freevars):
@@ -413,7 +438,7 @@ class _Reading:
             if not same or list(now) != list(old):
                 put(old)
                 if error is None:
-                    with self.naming(text, self.codes):
+                    with self.naming(text, self.functions):
                         raise UnsupportedError(
                             f"'{text}' is older than the compiled call and would be written only "
                             "while tracing: return the new value, or leave out "

@@ -1,5 +1,8 @@
 """Neural networks: Cells, containers, layers, losses and optimizers."""
 
+import sys as _sys
+
+from minispore import spelling as _spelling
 from minispore.nn import learning_rate_schedule
 from minispore.nn.activation import (
     ELU,
@@ -50,3 +53,7 @@ __all__ = [
     "WithLossCell", "WithEvalCell", "TrainOneStepCell", "ForwardValueAndGrad",
     "Optimizer", "SGD", "Momentum", "Adam", "AdamWeightDecay", "learning_rate_schedule",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    raise _spelling.missing(_sys.modules[__name__], name)

@@ -5,6 +5,10 @@ Functions take Tensors (numbers too, where operands promote) and work in both mo
 """
 
 # ruff: noqa: F401, I001
+import sys as _sys
+
+from minispore import spelling as _spelling
+
 # fmt: off
 from minispore.ops.structural import (
     Check, Depend, DimSize, DimValue, MakeTuple, Pop, Print, Push, ScalarCast, ScalarPick,
@@ -100,3 +104,8 @@ from minispore.ops.formulas import (
     addcdiv, addcmul, addmm, addmv, baddbmm, cummax, cummin, deg2rad, diagonal, exp2, frac, hypot,
     index_fill, logaddexp, median, mm, mv, rad2deg, xlogy,
 )
+# fmt: on
+
+
+def __getattr__(name: str) -> object:
+    raise _spelling.missing(_sys.modules[__name__], name)
