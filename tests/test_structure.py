@@ -61,13 +61,13 @@ OUTSIDE = (  # rooms without a budget: built on top of the spine
 BUDGETS = {
     # Typed code at 100 columns, and a front end that holds all of control flow: what was measured
     # when it was complete, with little room to grow.
-    "spine": 13760,
+    "spine": 13790,
     "of it, frontend": 5990,
     "drawings": 1400,
     "ops": 3760,
     "rule tables": 1580,
     "kernels": 2500,
-    "other engine": 2260,
+    "other engine": 2270,
     "views of the engine": 400,
     "shortcuts": 480,
 }
