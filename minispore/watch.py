@@ -177,7 +177,10 @@ class Watch:
             items = self.watch(id(value) + _ITEMS)
             for i in range(len(value)):
                 self.watch(items + 8 * i)
-        elif not isinstance(value, (tuple, frozenset, *_PLAIN)):
+        elif isinstance(value, tuple):
+            if type(value).__getitem__ is not tuple.__getitem__:
+                raise Unwatched
+        elif not isinstance(value, (frozenset, *_PLAIN)):
             raise Unwatched
         return value
 
@@ -191,7 +194,7 @@ class Watch:
             return obj.cell_contents
         if isinstance(obj, types.MethodType) and name in ("__func__", "__self__"):
             return getattr(obj, name)
-        if isinstance(obj, type) and name != "__dict__":
+        if isinstance(obj, type) and any(name in vars(kind) for kind in obj.__mro__):
             self.watch_class(obj)
             return getattr(obj, name)
         if name == "__dict__":
@@ -226,9 +229,11 @@ class Watch:
         return found
 
     def watch_class(self, kind: type) -> None:
-        """A class and its bases get no other attributes; ours and Python's never do."""
+        """A class and its bases stay as they are, which ours and Python's always do."""
         for base in kind.__mro__:
             if not is_trusted(base.__module__) and base.__module__ != "builtins":
+                self.kept.append(base)
+                self.watch(id(base) + _where_bases_are())
                 (content,) = gc.get_referents(base.__dict__)  # a proxy of the dict
                 self.watch_dict(content)
 
@@ -241,6 +246,14 @@ def _unchanging(value: Any) -> Any:
     elif not isinstance(value, (type, *_PLAIN)):
         raise Unwatched
     return value
+
+
+@functools.cache
+def _where_bases_are() -> int:
+    """Where a class has its tuple of bases, in the order of look-up."""
+    sample = type("sample", (), {})
+    places = range(_TYPE + 8, type.__dict__["__basicsize__"].__get__(type), 8)
+    return next(p for p in places if word(id(sample) + p) == id(sample.__mro__))
 
 
 @functools.cache

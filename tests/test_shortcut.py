@@ -238,13 +238,17 @@ def _instance_method(net):
     net.construct = lambda x: x * 55
 
 
+def _bases(net):
+    type(net).__bases__ = (type("Other", (nn.Cell,), {"shift": 9.0}),)
+
+
 def _weight(net):
     net.weight = Parameter(np.full(3, 7, np.float32), name="weight")
 
 
 CHANGES = [
     _attribute, _own_dict, _other_dict, _list_item, _list_grows, _dict_item, _hook, _class,
-    _class_attribute, _instance_method, _weight,
+    _class_attribute, _instance_method, _bases, _weight,
 ]  # fmt: skip
 
 
@@ -263,7 +267,8 @@ def test_what_a_cell_holds(change, as_method):
         self.weight = Parameter(np.arange(3, dtype=np.float32), name="weight")
 
     made = ms.jit(construct) if as_method else construct
-    Net = type("Net", (nn.Cell,), {"__init__": init, "construct": made, "shift": 1.0})
+    Base = type("Base", (nn.Cell,), {"shift": 1.0})
+    Net = type("Net", (Base,), {"__init__": init, "construct": made})
     net = Net()
     f = net if as_method else ms.jit(lambda x: net(x))
     for _ in range(4):

@@ -69,7 +69,7 @@ BUDGETS = {
     "kernels": 2500,
     "other engine": 2270,
     "views of the engine": 400,
-    "shortcuts": 480,
+    "shortcuts": 520,
 }
 
 
