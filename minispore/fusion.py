@@ -247,7 +247,9 @@ class _Sketch:
             done.add(row.kernel)
             self._kernel(box, row.kernel)
             for s in row.kernel.group.steps:
-                self.writers.setdefault(s.out, []).append((number, self._item_of(row.kernel, s)))
+                self.writers.setdefault(s.out.home, []).append(
+                    (number, self._item_of(row.kernel, s))
+                )
         firsts = {row.kernel: n for n, row in reversed([*enumerate(segment.rows)]) if row.kernel}
         for kernel, number in firsts.items():
             for s in kernel.group.steps:
@@ -255,8 +257,7 @@ class _Sketch:
                     self._operand(kernel, number, s, view.buffer, outside, slots, around)
         outputs = list(segment.slot)[len(step.inputs) : segment.n_arrays]
         for buffer, slot in zip(outputs, step.outputs, strict=True):
-            found = [item for b, all_of in self.writers.items() if b.home is buffer
-                     for _, item in all_of]  # fmt: skip
+            found = [item for _, item in self.writers.get(buffer, [])]
             slots[slot] = found[-1] if found else ""
 
     def _operand(
@@ -269,10 +270,10 @@ class _Sketch:
             self._from_slot(slots, outside[buffer], buffer.bytes, head, box)
             return
         inside = buffer in kernel.group.kinds
-        writers = self.writers.get(buffer, [])
-        before = [w for w in writers if w[0] < number or (inside and w[0] == number)]
-        for at, tail in before[-1:] + [w for w in writers if w[0] > number]:
-            look = "flow" if at <= number else "flow loose"  # of the round before
+        writers = self.writers.get(buffer.home, [])
+        before = [w for w in writers if w[0] < number + inside]
+        for at, tail in before[-1:] + [w for w in writers if w[0] >= number + inside]:
+            look = "flow" if at < number + inside else "flow loose"  # of the round before
             self._edge(tail, head, look, id(buffer), 0 if inside else buffer.bytes)
 
     def _kernel(self, box: Box, kernel: Kernel) -> None:

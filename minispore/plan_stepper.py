@@ -291,7 +291,7 @@ def _rows(moment: Moment, place: str) -> Iterator[PlanStep]:
             after = rows.following(number)
             step = PlanStep(at, f"jump to row {row.target}")
             if row.flag is not None:
-                step.text = f"unless {names[row.flag.home]} {step.text}"
+                step.text = f"{'if' if row.when else 'unless'} {names[row.flag.home]} {step.text}"
                 step.reads = {names[row.flag.home]: value(row.flag.home)}
             step.note = f"row {after} is next"
         else:

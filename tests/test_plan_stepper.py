@@ -71,13 +71,13 @@ def test_loops_in_tables_jump():
     texts, factors = [], []
     while not stepper.is_at_end:
         texts.append(stepper.text)
-        if ": Mul" in stepper.text:
-            (value,) = stepper.writes.values()
+        if "Mul" in stepper.text:
+            (value,) = [v for v in stepper.writes.values() if v.shape == (3,)]
             factors.append(value[0] / 1024)
         stepper.forward()
     assert factors == [0.5, 0.25, 0.125]
-    assert sum(t.startswith("unless") for t in texts) == 4
-    assert sum(t.startswith("jump") for t in texts) == 3
+    assert sum(t.startswith("unless") for t in texts) == 1
+    assert sum(t.startswith("if") for t in texts) == 3
     assert_same(stepper.outputs[0], x / 8)
 
 

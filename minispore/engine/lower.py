@@ -18,7 +18,7 @@ from minispore.abstract import AbstractTensor, Shape
 from minispore.dtype import bool_, int32
 from minispore.engine import layout
 from minispore.engine.layout import DTYPES, FLOATS, Buffer, View, strided
-from minispore.ir.node import CNode, FuncGraph, Node, ValueNode, While, is_call_of, item_index
+from minispore.ir.node import CNode, Node, ValueNode, is_call_of, item_index
 from minispore.primitive import Primitive
 
 _OF_FLOATS = {"FloorDiv": "floordiv({0}, {1})", "FloorMod": "floormod({0}, {1})"}
@@ -53,8 +53,8 @@ class Step:
 
     @property
     def outs(self) -> list[Buffer]:
-        """All that it writes: a loop has several results."""
-        return [v.buffer for v in self.more["carry"]] if self.kind == "while" else [self.out]
+        """All that it writes: loops have several results."""
+        return self.more.get("outs", [self.out])
 
 
 class Lowering:
@@ -63,10 +63,14 @@ class Lowering:
     def __init__(self, nodes: Iterable[CNode] = (), outputs: Iterable[Node] = ()) -> None:
         self.steps: list[Step] = []
         self.views: dict[int, View] = {}
-        self.carries: dict[int, list[View]] = {}  # the items of a While or Split
+        self.items: dict[int, list[View]] = {}  # of values that are tuples
         self.copies: dict[View, View] = {}
         self.known: dict[tuple, Buffer] = {}  # steps that are there already, or constants
         self.users: dict[int, list[Node | None]] = {}
+        self.look_at(nodes, outputs)
+
+    def look_at(self, nodes: Iterable[CNode], outputs: Iterable[Node]) -> None:
+        """Learn who reads which value, before the nodes are added."""
         for node in nodes:
             for i in node.inputs:
                 self.users.setdefault(id(i), []).append(node)
@@ -100,11 +104,9 @@ class Lowering:
 
     def add(self, node: CNode) -> None:
         """The steps of a node."""
-        if isinstance(node.callee, While):
-            return self.loop(node)
         index = item_index(node)
         if index is not None:
-            self.views[id(node)] = self.carries[id(node.inputs[0])][index]
+            self.views[id(node)] = self.items[id(node.inputs[0])][index]
             return
         assert isinstance(node.callee, Primitive)
         name = node.callee.name
@@ -188,39 +190,9 @@ class Lowering:
                         gives=gives, ways=[("full",)], more=more)  # fmt: skip
         return self.reduce(node, kind, out, left, shape, dtype) if left else out
 
-    def loop(self, node: CNode) -> None:
-        """A While: its condition and body as steps of their own, and buffers for its carry."""
-        loop = node.callee
-        assert isinstance(loop, While)
-        operands = [self.whole(self.view(i)) for i in node.inputs]
-        starts = operands[loop.n_const :]
-        carry = [View(Buffer(v.buffer.dtype, v.buffer.size), v.shape) for v in starts]
-        inside = [*operands[: loop.n_const], *carry]
-        cond, body = (Lowering.of(g, inside) for g in (loop.cond, loop.body))
-        flag = cond.views[id(loop.cond.output)].buffer
-        nexts = [body.whole(body.views[id(n)]) for n in loop.body.outputs()]
-        step = Step("while", operands, carry[0].buffer, 1, 1, gives="own", node=node)
-        step.more = {"carry": carry, "cond": cond, "body": body, "flag": flag, "nexts": nexts}
-        for view in carry:
-            view.buffer.step = step
-        self.steps.append(step)
-        self.views[id(node)] = carry[0]
-        self.carries[id(node)] = carry
-
-    @staticmethod
-    def of(graph: FuncGraph, operands: list[View]) -> Lowering:
-        """The steps of a sub-graph."""
-        nodes = [
-            n for n in graph.nodes() if isinstance(n, CNode) and not is_call_of(n, "MakeTuple")
-        ]
-        lowering = Lowering(nodes, graph.outputs())
-        for p, v in zip(graph.parameters, operands, strict=True):
-            lowering.views[id(p)] = v
-        for node in nodes:
-            lowering.add(node)
-        return lowering
-
     def lower_TensorToScalar(self, node: CNode, x: View) -> View:
+        if x.buffer.dtype == "u1":
+            return View(x.buffer, ())
         return self.map(node, [x], "cast_u1({0})", AbstractTensor(bool_, ()))
 
     # ----------------------------------------------------------------- the same elements elsewhere
@@ -257,7 +229,7 @@ class Lowering:
 
     def lower_Split(self, node: CNode, x: View) -> View:
         axis, start = node.callee.attrs["axis"], 0  # type: ignore[union-attr]
-        pieces = self.carries[id(node)] = []
+        pieces = self.items[id(node)] = []
         for n in node.callee.attrs["sizes"]:  # type: ignore[union-attr]
             ranges = [
                 (start, start + n, 1) if a == axis else (0, m, 1) for a, m in enumerate(x.shape)
@@ -521,7 +493,7 @@ def _is_zero(view: View) -> bool:
 def way(view: View, shape: Shape) -> tuple:
     """How a step of a shape reads an operand; () if it cannot."""
     if view.buffer.size == 1:
-        return ("scalar",)
+        return ("full",) if math.prod(shape) == 1 else ("scalar",)
     once = layout.unbroadcast(view)
     own = (1,) * (len(shape) - len(view.shape)) + once.shape
     if not once.is_whole:

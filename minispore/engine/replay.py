@@ -54,9 +54,10 @@ class Rows:
     def following(self, number: int) -> int:
         """The row that comes after one that is done; a jump is followed, and may ask its flag."""
         row = self.segment.rows[number]
-        if row.kernel is not None or (row.flag is not None and self.array(row.flag)[0]):
-            return number + 1
-        return row.target
+        jumps = row.kernel is None and (
+            row.flag is None or bool(self.array(row.flag)[0]) == row.when
+        )
+        return row.target if jumps else number + 1
 
     def array(self, buffer: Buffer) -> np.ndarray:
         """The elements of a buffer: its memory itself, not a copy."""

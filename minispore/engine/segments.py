@@ -10,20 +10,18 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from minispore.abstract import AbstractTuple
-from minispore.engine import cache, memory, native, own
+from minispore.engine import cache, memory, native
+from minispore.engine.control import Flow
 from minispore.engine.covered import is_native
-from minispore.engine.emit import Kernel, emit
-from minispore.engine.fuse import Group, group
+from minispore.engine.emit import Kernel
 from minispore.engine.layout import SIZES, Buffer, View
-from minispore.engine.lower import Lowering, Step
-from minispore.engine.order import ordered
+from minispore.engine.rows import Row, Rows, copy_step
 from minispore.ir.node import CNode, Node, ParameterNode, ValueNode, is_call_of, item_index
 from minispore.primitive import Primitive
 
@@ -112,22 +110,12 @@ class _Frame:
         return spare[0]
 
 
-@dataclass
-class _Row:
-    """A row of the table: a kernel, or a jump past a loop or back (to a row known later)."""
-
-    kernel: Kernel | None = None
-    target: int = 0
-    flag: Buffer | None = None
-    part: tuple[int, int] = (0, 1)  # of the kernel's work: number, of how many
-
-
 class Segment:
     """Nodes that run as kernels: ``run(values)`` of its `inputs` gives arrays for its `outputs`."""
 
     def __init__(self, nodes: list[CNode], outputs: list[Node]):
         self.nodes, self.outputs = nodes, outputs
-        lowering = Lowering(nodes, outputs)
+        lowering = Flow(nodes, outputs)
         inside = {id(n) for n in nodes}
         self.inputs: list[Node] = []
         known: set[int] = set()
@@ -141,8 +129,9 @@ class Segment:
             lowering.add(node)
         inputs = [lowering.views[id(n)].buffer for n in self.inputs]
         outs = self.own_buffers(lowering, inputs)
-        self.rows: list[_Row] = []
-        self.add_rows(lowering, set(outs))
+        table = Rows()
+        table.add(lowering.steps, set(outs))
+        self.rows = table.rows
         self.lay_out(inputs, outs)
         types = [n.abstract for n in outputs]
         self.kinds = [(t.shape, t.dtype.numpy) for t in types]  # type: ignore[attr-defined]
@@ -154,70 +143,21 @@ class Segment:
         """The kernels, in the order of the table."""
         return list(dict.fromkeys(row.kernel for row in self.rows if row.kernel is not None))
 
-    def own_buffers(self, lowering: Lowering, inputs: list[Buffer]) -> list[Buffer]:
+    def own_buffers(self, lowering: Flow, inputs: list[Buffer]) -> list[Buffer]:
         """A buffer of its own for each output; what is only another view of one is copied."""
         taken = set(inputs)
         outs = []
         for node in self.outputs:
             view = lowering.whole(lowering.views[id(node)])
             if view.buffer in taken or view.buffer.value is not None:
-                view = _copy(lowering, view)
+                own = Buffer(view.buffer.dtype, view.buffer.size)
+                lowering.steps.append(copy_step(view.buffer, own))
+                view = View(own, view.shape)
             taken.add(view.buffer)
             outs.append(view.buffer)
         return outs
 
     # ----------------------------------------------------------------- the table
-
-    def add_rows(self, lowering: Lowering, needed: set[Buffer]) -> None:
-        """The rows for some steps, of which the buffers `needed` are used elsewhere."""
-        groups = group(lowering.steps, needed)
-        home = {b: g for g in groups for b in g.kinds}
-        for g in groups:
-            for step in g.steps:
-                needed |= {v.buffer for v in step.inputs if home.get(v.buffer, g) is not g}
-        for bundle, parts in ordered(groups):
-            (first, *_) = bundle[0].steps
-            if first.kind == "while":
-                self.add_loop(first)
-                continue
-            made = [self.kernel_of(g, needed) for g in bundle]
-            self.rows += [_Row(k, part=(i, parts)) for i in range(parts) for k in made]
-
-    def kernel_of(self, g: Group, needed: set[Buffer]) -> Kernel:
-        if g.steps[0].gives == "own":
-            return own.kernel(g)
-        return emit(g, needed)
-
-    def add_loop(self, step: Step) -> None:
-        """A While: start values, then condition, leave or go on, body, next values, back."""
-        carry, cond, body = (step.more[k] for k in ("carry", "cond", "body"))
-        starts = step.inputs[len(step.inputs) - len(carry) :]
-        moves = Lowering()
-        for view, start in zip(carry, starts, strict=True):
-            _copy(moves, start, view.buffer)
-        self.add_rows(moves, {v.buffer for v in carry})
-        again = len(self.rows)
-        self.add_rows(cond, {step.more["flag"]})
-        leave = _Row(flag=step.more["flag"])
-        self.rows.append(leave)
-        back = Lowering()
-        in_place = _settle(body, carry, step.more["nexts"])
-        for view, following in zip(carry, step.more["nexts"], strict=True):
-            if following.buffer not in in_place and following.buffer is not view.buffer:
-                _copy(back, following, Buffer(view.buffer.dtype, view.buffer.size))
-        nexts = [v.buffer for v in step.more["nexts"]]
-        self.add_rows(body, set(nexts))
-        out = [s.out for s in back.steps]
-        self.add_rows(back, set(out))
-        last = Lowering()
-        moved = [c for c, f in zip(carry, step.more["nexts"], strict=True)
-                 if f.buffer not in in_place and f.buffer is not c.buffer]  # fmt: skip
-        for view, buffer in zip(moved, out, strict=True):
-            _copy(last, View(buffer, (buffer.size,)), view.buffer)
-        self.add_rows(last, {v.buffer for v in moved})
-        self.rows.append(_Row(target=again))
-        leave.target = len(self.rows)
-        step.more["span"] = (again, len(self.rows))
 
     def lay_out(self, inputs: list[Buffer], outs: list[Buffer]) -> None:
         """Number all buffers as slots, place the arena's, and fill the table."""
@@ -225,8 +165,9 @@ class Segment:
         self.n_arrays = len(arrays)
         lives: dict[Buffer, list[int]] = {}
         constants: dict[Buffer, None] = {}
-        loops = [(r.target, n) for n, r in enumerate(self.rows)
-                 if r.kernel is None and r.flag is None]  # fmt: skip
+        loops = [
+            (r.target, n) for n, r in enumerate(self.rows) if r.kernel is None and r.target <= n
+        ]
         for number, row in enumerate(self.rows):
             around = [i for span in loops if span[0] <= number <= span[1] for i in span]
             used = [row.flag] if row.flag else row.kernel.arguments if row.kernel else []
@@ -249,7 +190,7 @@ class Segment:
         words: list[int] = []
         for row in self.rows:
             if row.kernel is None:
-                op, flag = (1, 0) if row.flag is None else (2, slot[row.flag.home])
+                op, flag = (1, 0) if row.flag is None else (2 + row.when, slot[row.flag.home])
                 words += [op, 5 * row.target, flag, 0, 0]
                 continue
             block = [slot[a.home] if isinstance(a, Buffer) else a for a in row.kernel.arguments]
@@ -282,7 +223,8 @@ class Segment:
         lines = []
         for number, row in enumerate(self.rows):
             if row.kernel is None:
-                test = f"unless {known[row.flag.home]} " if row.flag else ""
+                word = "if" if row.when else "unless"
+                test = f"{word} {known[row.flag.home]} " if row.flag else ""
                 lines.append(f"{number:4}  {test}jump {row.target}")
             elif row.part[0] == 0:
                 lines.append(f"{number:4}  {_row_text(row, known)}")
@@ -308,7 +250,7 @@ class Segment:
         return outs
 
 
-def _row_text(row: _Row, names: dict[Buffer, str]) -> str:
+def _row_text(row: Row, names: dict[Buffer, str]) -> str:
     """Such as ``m0 = kernel(s0, s1): MatMul``; of a kernel that runs in parts, how many."""
     assert row.kernel is not None
     group = row.kernel.group
@@ -325,38 +267,3 @@ def _row_text(row: _Row, names: dict[Buffer, str]) -> str:
     return f"{writes} = kernel({reads}){times}: {does or 'copy'}" + (
         f"  # {where}" if where else ""
     )
-
-
-def _copy(lowering: Lowering, view: View, into: Buffer | None = None) -> View:
-    """A step that copies a view, into a buffer if that is given."""
-    flat = View(view.buffer, (view.buffer.size,))
-    out = into or Buffer(view.buffer.dtype, view.buffer.size)
-    step = Step("map", [flat], out, 1, out.size, ways=[("full",)], text="{0}", is_flat=True)
-    if out.size == 1:
-        step.ways = [("scalar",)]
-    lowering.steps.append(step)
-    return View(out, flat.shape)
-
-
-def _settle(body: Lowering, carry: list[View], nexts: list[View]) -> set[Buffer]:
-    """Let next values of a loop take over the memory of those that they replace, where they may.
-
-    The step that makes such a value reads the old one element by element, and no step after it
-    reads the old one at all.
-    """
-    found: set[Buffer] = set()
-    order = {s.out: i for i, s in enumerate(body.steps)}
-    last = [v.buffer for v in nexts]
-    for old, new in zip(carry, nexts, strict=True):
-        step = new.buffer.step
-        readers = [s for s in body.steps for v in s.inputs if v.buffer is old.buffer]
-        if (
-            step is None or step.kind != "map" or not step.is_flat
-            or new.buffer not in order or last.count(new.buffer) > 1 or old.buffer in last
-            or any(s is not step for s in readers)
-            or any(v.buffer is new.buffer for s in body.steps for v in s.inputs)
-        ):  # fmt: skip
-            continue
-        new.buffer.at = old.buffer
-        found.add(new.buffer)
-    return found

@@ -1,7 +1,8 @@
 """Running a table of kernels: what native.py compiles.
 
 Rows are of five words: (0, kernel, its argument block, lo, hi) calls a kernel, (1, place) jumps,
-and (2, place, slot) jumps if the bool in a slot is false.  A place is that of a row's first word.
+(2, place, slot) jumps if the bool in a slot is false, (3, place, slot) if it is true.  A place is
+that of a row's first word.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def run_table(table, rows, slots, start):
         if op == 0:
             call_kernel(table[i + 1], slots, p_i8(table[i + 2]), table[i + 3], table[i + 4])
             i += 5
-        elif op == 1 or p_u1(slots[table[i + 2]])[0] == 0:
+        elif op == 1 or (p_u1(slots[table[i + 2]])[0] != 0) == (op == 3):
             i = table[i + 1]
             jumps += 1
         else:
