@@ -24,6 +24,7 @@ from minispore.frontend import calls
 from minispore.frontend.builtins import BUILTINS
 from minispore.frontend.evaluate import Evaluator
 from minispore.frontend.gradient import call_gradient
+from minispore.frontend.natives import native
 from minispore.inputs import Axes, Inputs, described_inputs
 from minispore.ir.interp import debugging
 from minispore.ir.node import FuncGraph
@@ -410,7 +411,7 @@ def _call_grad_operation(ev: Evaluator, operation: Any, args: list, kwargs: dict
 
 def _call_vjp(ev: Evaluator, args: list, kwargs: dict) -> Any:
     """``vjp`` inside a graph: the function that it returns is made where it is called."""
-    made = calls.native(ev, vjp, args, kwargs)
+    made = native(ev, vjp, args, kwargs)
     ev.born(made[1])
     return made
 

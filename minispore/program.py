@@ -27,12 +27,11 @@ from minispore.abstract import Abstract
 from minispore.autodiff.transform import expand_grad
 from minispore.dims import Agreed, Decisions, deciding
 from minispore.engine import compile_plan
-from minispore.frontend import calls
 from minispore.frontend.capture import Older, Opaque, items_of
 from minispore.frontend.commits import Store, Target
 from minispore.frontend.errors import UnsupportedError, deep_stack, locate
 from minispore.frontend.evaluate import Evaluator
-from minispore.frontend.exits import is_symbolic, refuse_choice
+from minispore.frontend.exits import Unreachable, is_symbolic, refuse_choice
 from minispore.frontend.guards import Guard, Guarded
 from minispore.frontend.heap import Closure, Lazy
 from minispore.frontend.lower import Lowering
@@ -223,7 +222,7 @@ def _compile(
             value = ev.call(function, list(seen_args), seen_kwargs)
         except NeedConstant as error:
             raise _needs_constant(ev, error) from None
-        except calls.Unreachable:
+        except Unreachable:
             value = None
         try:
             result = Result(ev, value)

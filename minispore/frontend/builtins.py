@@ -26,6 +26,7 @@ from minispore.frontend.errors import UnsupportedError, hidden_state
 from minispore.frontend.exits import Raised, is_symbolic
 from minispore.frontend.heap import END, UNSET, Choice, Closure, Lazy
 from minispore.frontend.loops import SymbolicRange
+from minispore.frontend.natives import native
 from minispore.frontend.objects import iterate, move
 from minispore.mutable import mutable
 from minispore.parameter import Parameter
@@ -463,8 +464,6 @@ def call_container_method(ev: Evaluator, method: Any, args: list[Any], kwargs: d
     """A method of a builtin type: journaled if it writes, in Python's own words otherwise."""
     obj, name = getattr(method, "__self__", None), method.__name__
     if isinstance(obj, types.ModuleType) or obj is None:
-        from minispore.frontend.calls import native
-
         return native(ev, method, args, kwargs)
     exits.refuse_choice(obj, "the object")
     if name not in _KEEPS:

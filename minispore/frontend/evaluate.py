@@ -2,9 +2,9 @@
 
 Python values are real Python values, so aliasing, mutation, integers of any size, late capture and
 the builtins are right by construction.  What is constant is computed; what tensors decide becomes a
-Switch or a While (control.py); a called function becomes a sub-graph (calls.py); what comes from
-outside becomes an input or a guarded constant (capture.py).  At the end the regions are lowered to
-closed graphs (lower.py).
+Switch or a While (control.py); a called function becomes a sub-graph (calls.py, functions.py); what
+comes from outside becomes an input or a guarded constant (capture.py).  At the end the regions are
+lowered to closed graphs (lower.py).
 
     Evaluator.statement_If, expression_BinOp ...    one handler per AST class, found by name
 """

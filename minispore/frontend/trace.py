@@ -25,12 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from minispore.frontend import calls
 from minispore.frontend.attributes import has_own, lookup
 from minispore.frontend.capture import Opaque, Outside, is_stdlib, is_trusted
 from minispore.frontend.errors import UnsupportedError, locate
 from minispore.frontend.evaluate import Evaluator
+from minispore.frontend.functions import defaults
 from minispore.frontend.heap import UNSET
+from minispore.frontend.natives import PURE
 from minispore.ir.node import Location, Origin
 from minispore.primitive import Primitive
 from minispore.tensor import Tensor, is_tensor
@@ -347,7 +348,7 @@ class _Reading:
                 value = cell.cell_contents
                 self.captured(outside.closure(fn, i, name, value), value, name)
         code = fn.__code__
-        calls.defaults(self.ev, fn, list(code.co_varnames[: code.co_argcount]))
+        defaults(self.ev, fn, list(code.co_varnames[: code.co_argcount]))
 
     def name(self, fn: types.FunctionType, name: str) -> None:
         """A global or builtin that a function names."""
@@ -458,4 +459,4 @@ def _is_foreign(module: str | None) -> bool:
 
 def _is_pure(module: str) -> bool:
     """True for modules whose functions have no hidden state."""
-    return is_trusted(module) or module.split(".")[0] in calls.PURE
+    return is_trusted(module) or module.split(".")[0] in PURE
