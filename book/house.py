@@ -34,6 +34,7 @@ ROOMS = {
     "nn": ("nn",),
     "dataset": ("dataset",),
     "train": ("train",),
+    "bench": ("bench", "bench_command"),
     "door": ("", "aliases", "cli", "book_command", "cache_command", "draw_command", "__main__"),
 }  # fmt: skip
 

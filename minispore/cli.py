@@ -1,4 +1,4 @@
-"""The program ``minispore``: train the main example, run, draw and step graphs, open the book.
+"""The program ``minispore``: train, run, draw and step, time, open the book.
 
 A mistake is told in one sentence.  Exit codes: 0; 2 for a wrong option, value or file; 130 for
 Ctrl-C.
@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from minispore import __version__, book_command, cache_command
+from minispore import __version__, bench_command, book_command, cache_command
 from minispore.abstract import Abstract, AbstractScalar, AbstractTensor
 from minispore.autodiff.transform import expand_grad
 from minispore.dataset import DataError
@@ -80,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_passes(commands)
     book_command.add_to(commands)
     cache_command.add_to(commands)
+    bench_command.add_to(commands, __version__)
     return parser
 
 

@@ -32,9 +32,10 @@ LAYERS = (
     ("nn", "dataset", "parallel"),
     ("train",),
     ("aliases",),
+    ("bench",),
 )  # fmt: skip
 # The public names of the package, and the program: they see everything.
-TOP = ("", "cli", "book_command", "cache_command", "draw_command", "__main__")
+TOP = ("", "cli", "bench_command", "book_command", "cache_command", "draw_command", "__main__")
 
 
 def layer_of(module: str) -> int:

@@ -56,7 +56,7 @@ OUTSIDE = (  # rooms without a budget: built on top of the spine
     "nn/", "dataset/", "train/", "parallel/", "report.py", "stepper.py", "kernels.py", "aliases.py",
     "profile.py", "memory.py", "fusion.py", "cli.py", "book_command.py", "cache_command.py",
     "draw_command.py", "__main__.py", "__init__.py", "random.py", "files.py", "initializer.py",
-    "composite.py", "plan_stepper.py", "spelling.py",
+    "composite.py", "plan_stepper.py", "spelling.py", "bench/", "bench_command.py",
 )  # fmt: skip
 BUDGETS = {
     # Typed code at 100 columns, and a front end that holds all of control flow: what was measured
