@@ -122,3 +122,35 @@ def test_scripts_of_peers_that_are_installed_here(name):
     found, wrong = compare.times([who], ["mlp_tiny"], 1, 0.01, lambda line: None)
     assert not wrong
     assert found["mlp_tiny"][who.name] > 0
+
+
+# ------------------------------------------------------------------------------- the book's page
+
+
+def book_speed():
+    spec = importlib.util.spec_from_file_location("speed", PACKAGE.parent / "book" / "speed.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_figures_on_the_page_are_replaced():
+    speed = book_speed()
+    found = {
+        "machine": {"cpu": "a CPU", "system": "Linux", "python": "3.11"},
+        "versions": {"minispore graph": "1", "jax jit": "0.9"},
+        "times": {"gpt": {"minispore graph": 2000.0, "jax jit": 3000.0}},
+        "errors": ["jax jit, softmax: no"],
+        "first": {"gpt": {"minispore graph, cold": 2.0, "jax jit": 3.0}},
+        "memory": {"minispore graph": 1000, "torch eager": 900},
+    }
+    page = speed.PAGE.read_text(encoding="utf-8")
+    once = speed.refreshed(page, found)
+    assert "| gpt | 2,000 | 3,000 | 1.50x |" in once
+    assert "| gpt | 2.00 | 3.00 |" in once
+    assert "| torch eager | 900 |" in once
+    assert "Not measured: jax jit, softmax: no." in once
+    assert "Measured on a CPU, one core, Linux, Python 3.11; jax jit 0.9." in once
+    assert speed.refreshed(once, found) == once
+    assert once.split(speed.BEGIN)[0] == page.split(speed.BEGIN)[0]
+    assert once.split(speed.END)[1] == page.split(speed.END)[1]
