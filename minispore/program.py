@@ -397,7 +397,7 @@ class Result:
         number = self.ev.outside.number(leaf)
         if number is not None:
             return number
-        if isinstance(leaf, Parameter) and id(leaf) not in self.ev.aliased:
+        if isinstance(leaf, Parameter) and not self.ev.alternatives.is_one_of(leaf):
             raise UnsupportedError("a Parameter cannot be made in a compiled function")
         return ~(known[0] if known else len(self.values) - 1)
 

@@ -356,7 +356,7 @@ def _isinstance(ev: Evaluator, value: Any, kind: Any) -> Any:
 
 def _refuse_perhaps(ev: Evaluator, value: Any, name: str) -> None:
     """Refuse to tell a Parameter from a Tensor where another Tensor decides which it is."""
-    if id(value) in ev.perhaps_parameters:
+    if id(value) in ev.alternatives.perhaps_parameters:
         raise TypeError(f"{name}: whether this is a Parameter depends on a Tensor: copy it first")
 
 

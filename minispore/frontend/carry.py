@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from minispore.abstract import Abstract, AbstractScalar, agree
 from minispore.dims import Dim, same
-from minispore.frontend.exits import Peel, chain_of, kind_of, mark, type_name, with_place
+from minispore.frontend.choices import chain_of, kind_of, mark, none_first, number_of, numbered
+from minispore.frontend.exits import Peel, type_name, with_place
 from minispore.frontend.heap import (
     UNSET,
     Choice,
@@ -31,7 +32,7 @@ from minispore.frontend.heap import (
 )
 from minispore.ir.node import Node, ParameterNode
 from minispore.primitive import ScalarLike
-from minispore.symbolic import Scalar, scalar_op, wrap
+from minispore.symbolic import Scalar, wrap
 from minispore.tensor import Tensor
 from minispore.tree import Constant, Container, Leaf, Structure, constant_key, flatten, unflatten
 
@@ -79,24 +80,13 @@ class Carry:
 
     def leaves(self, c: Carried, value: Any) -> list[Any]:
         """The leaves of what a slot holds."""
-        return leaves_of(value)[0] if c.options is None else [self.number(c, value)]
-
-    def number(self, c: Carried, value: Any) -> Any:
-        """Which of a slot's options a value is."""
-        assert c.options is not None
-        if isinstance(value, Choice):
-            first, second = (self.number(c, o) for o in value.options)
-            return scalar_op("ScalarPick", Scalar(value.condition), second, first)
-        return [mark(o) for o in c.options].index(mark(value))
+        return leaves_of(value)[0] if c.options is None else [number_of(c.options, value)]
 
     def content(self, c: Carried, leaves: list[Any]) -> Any:
         """What a slot holds, of its leaves."""
         if c.options is None:
             return unflatten(c.structure, leaves, known=False)
-        *firsts, value = c.options
-        for i in reversed(range(len(firsts))):
-            value = Choice(scalar_op("ScalarEqual", leaves[0], i), firsts[i], value)
-        return value
+        return numbered(c.options, leaves[0])
 
     def enter(self, region: Region) -> None:
         """Give the carried slots parameters of the region as their values."""
@@ -140,11 +130,8 @@ class Carry:
         leaves = []
         for value, olds in zip(values, c.olds, strict=True):
             if isinstance(value, Tensor):
-                value = self.ev.like_parameters(self.ev.born(value), olds)
-                self.ev.aliased[id(value)] = (
-                    f"this Tensor is carried round {self.what}, so it cannot be "
-                    "written in place: write a .copy() of it"
-                )
+                what = f"is carried round {self.what}"
+                value = self.ev.alternatives.one_of(olds, self.ev.born(value), what)
             leaves.append(value)
         return leaves
 
@@ -154,7 +141,7 @@ class Carry:
             if isinstance(cell, Tensor):
                 more = [t for t in given if t._abstract == cell._abstract]
                 if olds or more:
-                    self.ev.note_alternatives(cell, [*olds, *more])
+                    self.ev.alternatives.note(cell, [*olds, *more])
 
     def store(self, obj: Any, slot: Any, value: Any) -> None:
         """Write a slot."""
@@ -231,7 +218,7 @@ class Carry:
     def options(self, values: list[Any]) -> list[Any] | None:
         """The strings, functions and None that a slot may hold; None if it may hold others."""
         found = {m: a for v in values for m, (a, _) in chain_of(v).items()}
-        options = sorted(found.values(), key=lambda a: a is not None)  # so that `is None` decides
+        options = [found[m] for m in none_first(found)]
         for value in options:
             known = value is None or type(value) is str or _is_function(value)
             if not known or self.is_new(value):
@@ -247,7 +234,7 @@ class Carry:
         """Note the older Tensors that a slot is left with; True if some are new."""
         grew = False
         for olds, leaf in zip(c.olds, leaves, strict=True):
-            for t in self.ev.may_be(leaf) if isinstance(leaf, Tensor) else ():
+            for t in self.ev.alternatives.of(leaf) if isinstance(leaf, Tensor) else ():
                 if not self.is_new(t) and all(t is not old for old in olds):
                     olds.append(t)
                     grew = True

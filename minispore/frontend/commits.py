@@ -150,7 +150,7 @@ class Commits:
         """The number of the input that an attribute becomes, or NEW; before it was `real`."""
         outside = self.ev.outside
         number, own = outside.number(value), outside.number(real)
-        for other in self.ev.may_be(value)[1:]:
+        for other in self.ev.alternatives.of(value)[1:]:
             n = outside.number(other)
             if n is not None and (n != own or n in outside.shared):
                 raise TypeError(
@@ -164,7 +164,7 @@ class Commits:
 
         `holders` are the values of attributes, by the ids of the Tensors that they may be.
         """
-        for other in self.ev.may_be(value):
+        for other in self.ev.alternatives.of(value):
             is_new = self.ev.outside.number(other) is None
             if is_new and holders.setdefault(id(other), value) is not value:
                 raise TypeError(

@@ -143,7 +143,7 @@ def is_same(ev: Evaluator, a: Any, b: Any) -> Any:
     if isinstance(b, Choice):
         return is_same(ev, b, a)
     two = isinstance(a, Tensor) and isinstance(b, Tensor) and a is not b
-    if two and (id(a) in ev.aliased or id(b) in ev.aliased):
+    if two and (ev.alternatives.is_one_of(a) or ev.alternatives.is_one_of(b)):
         raise TypeError(
             "whether these are the same Tensor is known only when the graph runs: keep a flag that "
             "tells"

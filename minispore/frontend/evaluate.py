@@ -35,6 +35,7 @@ from minispore.frontend import (
     text,
 )
 from minispore.frontend import gradient as gradients
+from minispore.frontend.alternatives import Alternatives
 from minispore.frontend.capture import Opaque, Outside
 from minispore.frontend.commits import Commits
 from minispore.frontend.errors import UnsupportedError, locate
@@ -68,7 +69,6 @@ from minispore.frontend.operators import BINARY, COMPARE, INPLACE, UNARY
 from minispore.frontend.source import analyse
 from minispore.ir.node import NOWHERE, CNode, Location, Node, Origin, ValueNode
 from minispore.ops.structural import Attempt, Fallible
-from minispore.parameter import Parameter
 from minispore.primitive import HIDDEN, Primitive, apply
 from minispore.symbolic import GraphBuilder, NeedConstant, Scalar, wrap
 from minispore.tensor import Tensor
@@ -112,11 +112,7 @@ class Evaluator(GraphBuilder):
         self.births: dict[int, Region] = {}  # id of an object made here -> its region
         self.fixed: set[int] = set()  # ids of nodes that depend on constants alone
         self.objects: set[int] = set()  # ids of instances of user classes made here
-        self.aliased: dict[int, str] = {}  # id of a Tensor that may be one of two: why
-        self.perhaps_parameters: set[int] = set()  # ids of those of which one is no Parameter
-        self.written: set[int] = set()  # ids of Tensors that are written in place somewhere
-        # id of a Tensor that may be one of others: these, and what they held when it was made
-        self.alternatives: dict[int, list[tuple[Tensor, Node | None]]] = {}
+        self.alternatives = Alternatives(self)
         self.overlays: dict[tuple[int, str], tuple[Any, list[Location]]] = {}  # see _set_on_old
         self.alive: list[Any] = []  # keeps ids valid
         self.max_depth = max_depth
@@ -225,49 +221,10 @@ class Evaluator(GraphBuilder):
 
     def node_of(self, value: Any) -> Node:
         if isinstance(value, Tensor):
-            self.refuse_stale(value)
+            self.alternatives.read(value)
             for stand_ins in self.stand_ins:
                 stand_ins.read(value)
         return super().node_of(value)
-
-    def like_parameters(self, made: Tensor, values: list[Tensor]) -> Tensor:
-        """A Tensor that may be one of others: a Parameter if one is, so that ``+=`` writes it."""
-        kinds = [v for v in values if isinstance(v, Parameter)]
-        if not kinds:
-            return made
-        twin = Parameter._shadow(kinds[0], made._node)
-        if len(kinds) < len(values):
-            self.perhaps_parameters.add(id(twin))
-        for name, value in [*vars(twin).items()]:
-            if any(getattr(v, "__dict__", {}).get(name) != value for v in values):
-                delattr(twin, name)  # it depends on which one it is
-        return self.born(twin)
-
-    def note_alternatives(self, made: Tensor, olds: list[Tensor]) -> None:
-        """Note that a Tensor is, depending on a Tensor, one of others."""
-        found = {id(t): t for old in olds for t in self.may_be(old)}.values()
-        self.alternatives[id(made)] = [(t, self.seen(t)._node) for t in found]
-        self.alive += found
-
-    def may_be(self, tensor: Tensor) -> list[Tensor]:
-        """A Tensor, and those that it may be, depending on Tensors."""
-        return [tensor, *(t for t, _ in self.alternatives.get(id(tensor), ()))]
-
-    def refuse_stale(
-        self, tensor: Tensor, held: Callable[[Tensor], Any] = lambda t: t._node
-    ) -> None:
-        """Refuse to read a Tensor that may be one which has been written since it was made.
-
-        `held` tells what those hold, in the arm that is asked about.
-        """
-        if not self.written or id(tensor) not in self.alternatives:
-            return
-        for other, node in self.alternatives[id(tensor)]:
-            if id(other) in self.written and held(other) not in (node, self.commits.settled(node)):
-                raise TypeError(
-                    "this Tensor may be another one, depending on a Tensor, which has been written "
-                    "in place since (or which grad differentiates by): give this one a .copy()"
-                )
 
     def captured(self, tensor: Tensor) -> Node:
         node = self.seen(tensor)._node
@@ -277,8 +234,7 @@ class Evaluator(GraphBuilder):
     def write(self, cell: Tensor, value: Tensor) -> None:
         node = self.node_of(value)
         cell = self.seen(cell)
-        if id(cell) in self.aliased:
-            raise TypeError(self.aliased[id(cell)])
+        self.alternatives.write(cell)
         self.touch_tensor(cell)
         cell._node = node
 
@@ -286,7 +242,7 @@ class Evaluator(GraphBuilder):
         """Journal a write to a Tensor."""
         for stand_ins in self.stand_ins:
             stand_ins.written(cell)
-        self.written.add(id(cell))
+        self.alternatives.written.add(id(cell))
         self.region.touch(cell)
 
     @contextmanager

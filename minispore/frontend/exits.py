@@ -12,10 +12,11 @@ from functools import partial
 from typing import Any
 
 from minispore.dims import Dim, as_number
+from minispore.frontend.choices import chain_of
 from minispore.frontend.errors import locate, note_operands
-from minispore.frontend.heap import Choice, Closure, Conflict, Lazy
+from minispore.frontend.heap import Choice, Conflict
 from minispore.ir.node import Location, Node
-from minispore.primitive import ScalarLike, is_number
+from minispore.primitive import ScalarLike
 from minispore.symbolic import NeedConstant
 from minispore.tensor import Tensor
 from minispore.tree import Text
@@ -212,45 +213,3 @@ def only_returns(statement: ast.stmt) -> bool:
         inner = isinstance(node, (ast.FunctionDef, ast.Lambda))
         todo += [] if inner else ast.iter_child_nodes(node)
     return returns
-
-
-def kind_of(value: Any) -> type:
-    """bool, int or float, for a number."""
-    return value.kind if isinstance(value, ScalarLike) else type(value)
-
-
-def can_be_chosen(values: list[Any]) -> bool:
-    """True if a Choice may be of these values: of numbers and containers only beside None."""
-    alternatives = [a for v in values for a, _ in chain_of(v).values()]
-    if any(map(is_number, alternatives)) and any(isinstance(a, Tensor) for a in alternatives):
-        return False
-    if any(
-        isinstance(a, (Lazy, ScalarLike, bool, int, float, list, dict, set)) for a in alternatives
-    ):
-        return any(a is None for a in alternatives)
-    return True
-
-
-def chain_of(value: Any) -> dict[Any, tuple[Any, Node | None]]:
-    """The alternatives of a value, by what tells them apart, and the conditions that pick them."""
-    chain: dict[Any, tuple[Any, Node | None]] = {}
-    while isinstance(value, Choice):
-        option, rest = value.options
-        chain[mark(option)] = (option, value.condition)
-        value = rest
-    chain[mark(value)] = (value, None)
-    return chain
-
-
-def mark(value: Any) -> Any:
-    """What tells alternatives apart; functions of one text and scope are the same."""
-    if isinstance(value, Closure):
-        defaults = [*value.defaults, *value.kw_defaults.values()]
-        return (id(value.code.node), id(value.env), *map(id, defaults))
-    if isinstance(value, Tensor):
-        return value._abstract
-    if is_number(value):
-        return kind_of(value)
-    if isinstance(value, tuple):
-        return (type(value), *map(mark, value))
-    return value if type(value) is str else id(value)

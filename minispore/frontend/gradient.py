@@ -20,7 +20,8 @@ from minispore.autodiff.nodes import backward, items_of, zero_node
 from minispore.autodiff.tape import StandIns
 from minispore.autodiff.transform import J
 from minispore.frontend.carry import mutable
-from minispore.frontend.exits import chain_of, refuse_choice
+from minispore.frontend.choices import chain_of
+from minispore.frontend.exits import refuse_choice
 from minispore.frontend.heap import Choice, Conflict, GradNode, OutNode, Region, WhileNode, World
 from minispore.frontend.lower import Lowering
 from minispore.ir.node import CNode, Node, ParameterNode

@@ -16,17 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from minispore.abstract import AbstractScalar, AbstractTensor, agree
 from minispore.dtype import bool_
-from minispore.frontend.exits import (
-    RAISE,
-    RETURN,
-    Exit,
+from minispore.frontend.choices import (
     can_be_chosen,
     chain_of,
+    chained,
     kind_of,
-    mark,
-    type_name,
-    with_place,
+    none_first,
 )
+from minispore.frontend.exits import RAISE, RETURN, Exit, type_name, with_place
 from minispore.frontend.heap import (
     UNSET,
     Choice,
@@ -71,7 +68,7 @@ class Merge:
             write_slots(obj, self.slots(obj, old, now))
         exit = self.exit()
         for made, olds in self.mixed_up:
-            ev.note_alternatives(made, olds)
+            ev.alternatives.note(made, olds)
         return exit
 
     def node_in(self, tensor: Tensor, k: int) -> Node:
@@ -83,7 +80,7 @@ class Merge:
             slots = changes[i][2] if i in changes else self.before.get(i, {"value": t._node})
             return slots["value"]
 
-        self.ev.refuse_stale(tensor, held)
+        self.ev.alternatives.read(tensor, held)
         return held(tensor)
 
     def slots(self, obj: Any, old: dict, now: list[dict]) -> dict:
@@ -199,12 +196,8 @@ class Merge:
             self.pairs[key] = made
             self.ev.alive.extend(values)
             if isinstance(made, Tensor) and not self.paired(values, arms):
-                made = self.pairs[key] = self.ev.like_parameters(made, values)
-                where = self.owner.origin.where
-                self.ev.aliased[id(made)] = (
-                    f"this Tensor is one of two, depending on a Tensor (branch at {where}), so it "
-                    "cannot be written in place: write a .copy() of it"
-                )
+                what = f"is one of two, depending on a Tensor (branch at {self.owner.origin.where})"
+                made = self.pairs[key] = self.ev.alternatives.one_of(values, made, what)
                 partners = (self.pairs.get(self.partner[k].get(id(v), ())) for k, v in
                             zip(arms, values, strict=True))  # fmt: skip
                 others = [p for p in partners if isinstance(p, Tensor) and p is not made]
@@ -225,7 +218,7 @@ class Merge:
             return True
         home = self.ev.births.get(id(value))
         inside = home is not None and self.results[k][0].encloses(home)
-        return inside and id(value) not in self.ev.aliased
+        return inside and not self.ev.alternatives.is_one_of(value)
 
     def numbers(self, values: list[Any], arms: list[int]) -> Any:
         kinds = {kind_of(v) for v in values}
@@ -283,13 +276,14 @@ class Merge:
         """One of several alternatives, as a chain: a, if it is a, else b, if it is b, else c."""
         chains = [chain_of(v) for v in values]
         marks = {m: None for chain in chains for m in chain}
-        *firsts, last = sorted(marks, key=lambda m: m != mark(None))  # so that `is None` decides
-        result = self.alternative(last, chains, arms)
+        *firsts, last = none_first(marks)
+        conditions: list[Any] = []
+        options = [self.alternative(last, chains, arms)]
         for m in reversed(firsts):
-            is_it = self.which([self.holds(m, c, k) for k, c in zip(arms, chains, strict=True)],
-                               arms)  # fmt: skip
-            option = self.alternative(m, chains, arms)
-            result = Choice(is_it, option, result) if isinstance(is_it, Scalar) else option
+            held = [self.holds(m, c, k) for k, c in zip(arms, chains, strict=True)]
+            conditions.insert(0, self.which(held, arms))
+            options.insert(0, self.alternative(m, chains, arms))
+        result = chained(conditions, options)
         plain = len(arms) == len(self.results) and not any(isinstance(v, Choice) for v in values)
         if isinstance(result, Choice) and self.by_index and plain:
             result.table = (self.owner.condition, tuple(values))
