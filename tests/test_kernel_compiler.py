@@ -160,14 +160,14 @@ def kernel(slots, args, lo, hi, worker):
 
 def test_sums_become_vector_code_if_their_order_is_free():
     x = np.random.default_rng(0).random(10_000).astype(np.float32)
-    for line in ("", "REASSOCIATES = True\n"):
+    for line in ("s += x[i]", "s = plus(s, x[i])"):
         out = np.zeros(1, np.float32)
-        call(cache.kernel(f"""{HEAD}{line}
+        call(cache.kernel(f"""{HEAD}
 def kernel(slots, args, lo, hi, worker):
     x, out = p_f4(slots[0]), p_f4(slots[1])
     s = f4(0)
     for i in range(lo, hi):
-        s += x[i]
+        {line}
     out[0] = s
 """), [x, out], hi=x.size)  # fmt: skip
         assert out[0] == pytest.approx(x.astype(float).sum(), rel=1e-4)

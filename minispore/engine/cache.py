@@ -43,8 +43,8 @@ class NoKernel(RuntimeError):
 def kernel(source: str) -> int:
     """The address of the function that the source defines: ``kernel`` or ``run``.
 
-    Its signature is that of kernels/words.py.  A source with a line ``REASSOCIATES = True`` allows
-    LLVM to change the order of sums, without which they do not become vector code.
+    Its signature is that of kernels/words.py.  With a line ``ROUNDS = True`` in its source each
+    product is rounded before it is added to something.
 
     Raises:
         NoKernel: the compiler does not work here.
@@ -190,9 +190,7 @@ def _compile(source: str, name: str) -> bytes | int:
     namespace: dict[str, Any] = {}
     exec(compile(text, f"<{name}>", "exec"), namespace)
     tree = next(n for n in text.body if isinstance(n, ast.FunctionDef))
-    flags = ["contract"]
-    if namespace.get("REASSOCIATES"):
-        flags += ["reassoc", "nsz"]
+    flags = [] if namespace.get("ROUNDS") else ["contract"]
     try:
         return machine_code(namespace[tree.name], tree, name, flags)
     except Unsupported:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from minispore.abstract import AbstractTensor
-from minispore.engine.layout import DTYPES, FLOATS
+from minispore.engine.layout import DTYPES, FLOATS, HALVES
 from minispore.ir.node import CNode, Node, ValueNode, While, is_call_of, item_index
 from minispore.ops.elementwise import Elementwise
 from minispore.primitive import REGISTRY, Primitive
@@ -67,7 +67,8 @@ def _kind(node: Node) -> str | None:
 
 def _map_is_native(name: str, kinds: list) -> bool:
     if name == "Cast":  # what a float too large becomes as an integer is NumPy's affair
-        return kinds[1] not in FLOATS or kinds[0] not in ("i4", "i8")
+        rounds_twice = kinds == ["f2", "f8"]
+        return not rounds_twice and (kinds[1] not in FLOATS or kinds[0] not in ("i4", "i8"))
     operand = kinds[-1] if name == "Select" else kinds[1]
     if operand in FLOATS:
         return True
@@ -126,7 +127,8 @@ def _puts(node: CNode, kinds: list) -> bool:
 
 
 def _along_first(node: CNode, kinds: list) -> bool:
-    return node.callee.attrs["axis"] == 0 and kinds[0] != "u1"  # type: ignore[union-attr]
+    numbers = kinds[0] != "u1" and kinds[0] not in HALVES
+    return node.callee.attrs["axis"] == 0 and numbers  # type: ignore[union-attr]
 
 
 def _gathers(node: CNode, kinds: list) -> bool:

@@ -32,6 +32,11 @@ def has_avx512() -> bool:
     return "+avx512f" in target()[1].split(",")
 
 
+def has_float16() -> bool:
+    """True if the CPU converts between float16 and float32."""
+    return "+f16c" in target()[1].split(",")
+
+
 @functools.cache
 def machine() -> Any:
     """LLVM's description of the CPU, to compile for it."""

@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from minispore.engine.fuse import Group
-from minispore.engine.layout import SIZES, Buffer, View
+from minispore.engine.layout import FLOATS, HALVES, SIZES, Buffer, View
 from minispore.engine.lower import Step
 
 LONG = 4096  # a sum of more columns is made of partial sums, for accuracy
@@ -283,7 +283,9 @@ class _Emitter:
             return self.quotient(dtype, names[0], names[1], loop)
         if dtype == "u1" and step.inputs:
             dtype = step.inputs[0].buffer.dtype
-        text = _Typed(dtype).text(step.text.format(*names))
+        text = _Typed(_wide(dtype)).text(step.text.format(*names))
+        if step.out.dtype in HALVES and not _keeps_halves(step):
+            return f"round_{dtype}({text})"
         return f"{dtype}({text})" if dtype in ("i4", "i8") and step.out.dtype == dtype else text
 
     def divides_by_one_number(self, step: Step) -> bool:
@@ -381,7 +383,7 @@ class _Emitter:
             if long and step.kind == "sum":
                 part = self.fresh("w")
                 inner_before.append(f"{part} = {start}")
-                after.append(f"{total} = {total} + {part}")
+                after.append(f"{total} = {_accumulate(step.kind, step.out.dtype, total, part)}")
             else:
                 part = total
             if step.kind in ("max", "min") and step.out.dtype in ("f4", "f8"):
@@ -416,7 +418,7 @@ class _Emitter:
         ends.append(f"{total} = {sign}{total} if {count} == {dtype}(0) else {dtype}(np.nan)")
         return [
             f"{total} = larger({total}, {sign}{value})",
-            f"{count} = {count} + ({dtype}(0) if {value} == {value} else {dtype}(1))",
+            f"{count} = plus({count}, {dtype}(0) if {value} == {value} else {dtype}(1))",
         ]
 
     def is_long(self) -> bool:
@@ -448,11 +450,8 @@ class _Emitter:
         rows = self.over_rows(stages)
         lines = [*self.top, *rows]
         head = "def kernel(slots, args, lo, hi, worker):\n    "
-        flag = (
-            "REASSOCIATES = True\n"
-            if any(s.kind in ("sum", "max", "min") for s in group.steps)
-            else ""
-        )
+        # else LLVM adds exact products of float16, as it computes those in float16
+        flag = "ROUNDS = True\n" if any(b.dtype == "f2" for b in group.kinds) else ""
         source = f"{_IMPORTS}\n{flag}\n{head}" + "\n    ".join(lines) + "\n"
         work = group.size if group.is_flat else group.rows
         splits = not {"sum", "total"} & set(group.kinds.values())
@@ -580,16 +579,41 @@ def _calls_functions(text: str) -> bool:
     return any(not name.startswith(("cast_", "i4")) for name in called - _CHEAP)
 
 
+def _wide(dtype: str) -> str:
+    """The type in which values of a type are computed."""
+    return "f4" if dtype in HALVES else dtype
+
+
+def _keeps_halves(step: Step) -> bool:
+    """True if a step gives one of its operands, or its negative: it needs no rounding."""
+    same = all(v.buffer.dtype in (step.out.dtype, "u1") for v in step.inputs)
+    return same and not _calculates(step.text)
+
+
+@functools.cache
+def _calculates(text: str) -> bool:
+    """True if an expression does more than choose and change signs."""
+    tree = [*ast.walk(ast.parse(text.format("a", "b", "c"), mode="eval"))]
+    called = {getattr(n.func, "id", "") for n in tree if isinstance(n, ast.Call)}
+    operators = any(isinstance(n, ast.BinOp) for n in tree)
+    return operators or not called <= {"abs", "maximum", "minimum"}
+
+
 def _loaded(text: str, dtype: str) -> str:
+    if dtype in HALVES:
+        return f"load_{dtype}({text})"
     return f"{text} != 0" if dtype == "u1" else text
 
 
 def _stored(text: str, dtype: str) -> str:
+    if dtype in HALVES:
+        return f"store_{dtype}({text})"
     return f"u1({text})" if dtype == "u1" else text
 
 
 def _literal(dtype: str, value: object, plain: bool = False) -> str:
     """A constant of a type."""
+    dtype = _wide(dtype)
     if dtype == "u1":
         return repr(bool(int(value)))  # type: ignore[call-overload]
     text = str(value) if plain else repr(value)
@@ -599,8 +623,8 @@ def _literal(dtype: str, value: object, plain: bool = False) -> str:
 
 
 def _accumulate(kind: str, dtype: str, total: str, value: str) -> str:
-    if kind == "sum":
-        return f"{total} + {value}"
+    if kind == "sum":  # of floats in any order, without which it does not become vector code
+        return f"plus({total}, {value})" if dtype in FLOATS else f"{total} + {value}"
     if kind in ("all", "any"):
         return f"{total} {'and' if kind == 'all' else 'or'} {value}"
     name = "larger" if kind == "larger" else f"{kind}imum_{dtype}"
@@ -630,7 +654,7 @@ class _Typed(ast.NodeTransformer):
         if name == "cast_u1":
             return ast.Compare(args[0], [ast.NotEq()], [ast.Constant(0)])
         if name.startswith("cast_"):
-            return ast.Call(ast.Name(name.removeprefix("cast_")), args, [])
+            return ast.Call(ast.Name(_wide(name.removeprefix("cast_"))), args, [])
         known = _WORDS.get(name, f"{name}_{self.dtype}")
         if name == "abs" and self.dtype not in ("f4", "f8"):
             known = "abs"

@@ -20,9 +20,14 @@ import numpy as np
 
 from minispore.abstract import Shape
 
-DTYPES = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "u1"}
-FLOATS = ("f4", "f8")
-SIZES = {"f4": 4, "f8": 8, "i4": 4, "i8": 8, "u1": 1}
+DTYPES = {
+    "float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "u1",
+    "float16": "f2", "bfloat16": "b2",
+}  # fmt: skip
+NUMPY = {kind: np.dtype(name) for name, kind in DTYPES.items()}
+HALVES = ("f2", "b2")  # computed as f4, and rounded by each node
+FLOATS = ("f4", "f8", *HALVES)
+SIZES = {"f4": 4, "f8": 8, "i4": 4, "i8": 8, "u1": 1, "f2": 2, "b2": 2}
 
 
 @dataclass(eq=False)

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from minispore.abstract import AbstractTensor, Shape
-from minispore.dtype import bool_, int32
+from minispore.dtype import bool_, float32, int32
 from minispore.engine import layout
-from minispore.engine.layout import DTYPES, FLOATS, Buffer, View, strided
+from minispore.engine.layout import DTYPES, FLOATS, HALVES, Buffer, View, strided
 from minispore.ir.node import CNode, Node, ValueNode, is_call_of, item_index
 from minispore.primitive import Primitive
 
@@ -117,6 +117,8 @@ class Lowering:
             if operands[0].buffer.dtype in FLOATS:
                 text = _OF_FLOATS.get(name, text)
             view = self.map(node, operands, text, node.abstract)
+        elif name in _ACCUMULATING and operands[0].buffer.dtype in HALVES:
+            view = self.widened(node, made, operands)
         elif name in _READ_VIEWS:
             view = made(node, *operands)
         else:
@@ -147,6 +149,21 @@ class Lowering:
             node, "map", operands, dtype or DTYPES[abstract.dtype.numpy.name], abstract.shape, rows,
             columns, ways=ways, text=text, is_flat=flat,
         )  # fmt: skip
+
+    def widened(self, node: CNode, made: Any, operands: list[View]) -> View:
+        """A node of half floats: computed as float32 by `made`, and rounded once."""
+        types = [AbstractTensor(float32, (v.buffer.size,)) for v in operands]
+        wholes = [View(v.buffer, t.shape) for v, t in zip(operands, types, strict=True)]
+        wide = [self.map(node, [v], "{0}", t) for v, t in zip(wholes, types, strict=True)]
+        views = [replace(v, buffer=w.buffer) for v, w in zip(operands, wide, strict=True)]
+        result = AbstractTensor(float32, node.abstract.shape)  # type: ignore[attr-defined]
+        twin = CNode(node.callee, node.inputs, result, node.origin)
+        read = views if node.callee.name in _READ_VIEWS else map(self.whole, views)  # type: ignore
+        first = len(self.steps)
+        value = made(twin, *read)
+        for step in self.steps[first:]:
+            step.node = node if step.node is twin else step.node
+        return self.map(node, [value], "{0}", node.abstract)
 
     def readable(self, view: View, shape: Shape) -> View:
         """A view that a map of a shape can read: itself, or a copy."""
@@ -466,6 +483,11 @@ _READ_VIEWS = frozenset(
     "Reshape ExpandDims Squeeze Identity StopGradient Transpose BroadcastTo StridedSlice ReverseV2 "
     "Fill Concat Stack Pad StridedSliceGrad Tile Split Add Cast TensorScatterElements IndexAdd "
     "MatMul BatchMatMul".split()
+)
+
+
+_ACCUMULATING = frozenset(  # of half floats, in float32
+    "ReduceSum ReduceMean ReduceMax ReduceMin Softmax LogSoftmax GeLU MatMul BatchMatMul".split()
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from minispore.engine import blas
 from minispore.engine.emit import Kernel
 from minispore.engine.fuse import Group
-from minispore.engine.layout import SIZES, Buffer, View, broadcast, collapsed, permuted
+from minispore.engine.layout import NUMPY, SIZES, Buffer, View, broadcast, collapsed, permuted
 from minispore.engine.lower import Step
 
 _IMPORTS = "from minispore.engine.kernels.vector import *\n\n"
@@ -80,7 +80,7 @@ def _copy(step: Step, group: Group) -> Kernel:
     lines = [f"out = {arguments.address(step.out)}"]
     fill = step.more["fill"]
     if fill is not None:
-        value = np.array([fill]).astype(f"{'u' if dtype == 'u1' else dtype[0]}{dtype[1]}")
+        value = np.array([fill]).astype(NUMPY[dtype])
         one, n = arguments.address(Buffer(dtype, 1, value)), arguments.number(step.out.size)
         lines += [f"o = p_{dtype}(out)", f"v = p_{dtype}({one})[0]"]
         lines += [f"for j in range({n}):", "    o[j] = v"]

@@ -19,10 +19,11 @@ from numba.extending import intrinsic
 from minispore.engine.kernels.words import SIGNATURES, Intrinsic
 
 _TYPES: dict[str, Any] = {
-    "f4": types.float32, "f8": types.float64, "i4": types.int32, "i8": types.intp,
+    "f4": types.float32, "f8": types.float64, "i2": types.int16, "i4": types.int32,
+    "i8": types.intp,
     "u1": types.uint8, "b1": types.boolean, "void": types.void,
 }  # fmt: skip
-_TYPES |= {f"p_{k}": types.CPointer(_TYPES[k]) for k in ("f4", "f8", "i4", "i8", "u1")}
+_TYPES |= {f"p_{k}": types.CPointer(_TYPES[k]) for k in ("f4", "f8", "i2", "i4", "i8", "u1")}
 _alive: list[Any] = []  # owners of machine code
 
 

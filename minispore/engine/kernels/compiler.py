@@ -67,7 +67,7 @@ def machine_code(
         function: what the text defines (its globals tell what names mean).
         tree: its syntax tree.
         name: of the function in the object code.
-        flags: what LLVM may do with floats ("contract", "reassoc", "nsz").
+        flags: what LLVM may do with floats ("contract": an exact product is added).
 
     Raises:
         Unsupported: the text is not in the language of kernels.
@@ -119,7 +119,7 @@ _NUMPY: dict[Any, Any] = {
     np.minimum: words.minimum, np.abs: abs,
 }  # fmt: skip
 _FLOATS = ("f4", "f8")
-_ORDER = ("b1", "u1", "i4", "i8", "f4", "f8")
+_ORDER = ("b1", "u1", "i2", "i4", "i8", "f4", "f8")
 
 
 class Compiler:

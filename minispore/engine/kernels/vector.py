@@ -13,7 +13,8 @@ The coefficients are minimax fits (Remez) of our own.
 
 from __future__ import annotations
 
-from minispore.engine.kernels.words import *  # kernels find all words here
+from minispore.engine.kernels.half import *  # kernels find all words here
+from minispore.engine.kernels.words import *
 
 _INF, _NAN = f4(np.inf), f4(np.nan)
 _ONE, _HALF, _TWO = f4(1), f4(0.5), f4(2)

@@ -4,8 +4,9 @@ A kernel is a Python function over numbers and pointers.  Each word here is an `
 how LLVM computes it, for both compilers (compiler.py and by_numba.py), and how Python does, so that
 kernels and the functions of vector.py also run as plain Python on NumPy's scalars.
 
-Kinds of values: f4 f8 i4 i8 u1 (floats and integers of so many bytes; a Bool is stored as u1),
-b1 (a condition), p_f4 p_f8 ... (pointers), void.
+Kinds of values: f4 f8 i2 i4 i8 u1 (floats and integers of so many bytes; a Bool is stored as u1),
+b1 (a condition), p_f4 p_f8 ... (pointers), void.  Half floats (f2 is float16, b2 bfloat16) exist in
+memory only, as i2: ``load_f2`` and ``store_f2`` of vector.py make f4 of them and back.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from llvmlite import ir
 
 from minispore.engine import cpu
 
-f4, f8, i4, i8, u1 = np.float32, np.float64, np.int32, np.int64, np.uint8
+f4, f8, i2, i4, i8 = np.float32, np.float64, np.int16, np.int32, np.int64
+u1 = np.uint8
 
-NUMBERS = {"f4": f4, "f8": f8, "i4": i4, "i8": i8, "u1": u1, "b1": np.bool_}
+NUMBERS = {"f4": f4, "f8": f8, "i2": i2, "i4": i4, "i8": i8, "u1": u1, "b1": np.bool_}
 TYPES: dict[str, Any] = {
     "f4": ir.FloatType(), "f8": ir.DoubleType(), "i4": ir.IntType(32), "i8": ir.IntType(64),
-    "u1": ir.IntType(8), "b1": ir.IntType(1), "void": ir.VoidType(),
+    "i2": ir.IntType(16), "u1": ir.IntType(8), "b1": ir.IntType(1), "void": ir.VoidType(),
 }  # fmt: skip
-TYPES |= {f"p_{kind}": TYPES[kind].as_pointer() for kind in ("f4", "f8", "i4", "i8", "u1")}
+TYPES |= {f"p_{kind}": TYPES[kind].as_pointer() for kind in ("f4", "f8", "i2", "i4", "i8", "u1")}
 
 # What is compiled, by its name: a kernel, and what runs a table of them (native.py).
 SIGNATURES = {
@@ -80,7 +82,8 @@ def _pointer(kind: str) -> Intrinsic:
     return Intrinsic(generate, python, f"p_{kind}", ("i8",))
 
 
-p_f4, p_f8, p_i4, p_i8, p_u1 = map(_pointer, ("f4", "f8", "i4", "i8", "u1"))
+p_f4, p_f8, p_i2, p_i4, p_i8, p_u1 = map(_pointer, ("f4", "f8", "i2", "i4", "i8", "u1"))
+p_f2 = p_b2 = p_i2  # half floats in memory: their bits
 
 
 def _call_kernel(builder: Any, address: Any, *args: Any) -> Any:
@@ -145,6 +148,17 @@ bits_f4, bits_f8 = _cast_bits("f4", "i4"), _cast_bits("f8", "i8")
 from_bits_f4, from_bits_f8 = _cast_bits("i4", "f4"), _cast_bits("i8", "f8")
 
 
+# The bits of a float16 as a float32, and back, rounded to even: an instruction, where there is one.
+extended_f2 = Intrinsic(
+    lambda builder, x: builder.fpext(builder.bitcast(x, ir.HalfType()), TYPES["f4"]),
+    lambda x: f4(i2(x).view(np.float16)), "f4", ("i2",),
+)  # fmt: skip
+truncated_f2 = Intrinsic(
+    lambda builder, x: builder.bitcast(builder.fptrunc(x, ir.HalfType()), TYPES["i2"]),
+    lambda x: np.float16(x).view(i2), "i2", ("f4",),
+)  # fmt: skip
+
+
 def _scaled(kind: str, bits: int, bias: int) -> Intrinsic:
     """x * 2**n, rounded once: AVX-512 has an instruction, others multiply by two powers of two.
 
@@ -205,6 +219,13 @@ def _larger(builder: Any, x: Any, y: Any) -> Any:
 
 # The larger of two numbers that are not nan: the fastest reduction, if nan shows elsewhere.
 larger = Intrinsic(_larger, lambda x, y: x if x > y else y, arity=2)
+
+
+# The sum of two numbers; of several, in any order.
+plus = Intrinsic(
+    lambda builder, x, y: builder.fadd(x, y, flags=("contract", "reassoc", "nsz")),
+    lambda x, y: x + y, arity=2,
+)  # fmt: skip
 
 
 # ------------------------------------------------------------------------------- of the C library
