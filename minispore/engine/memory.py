@@ -14,6 +14,14 @@ ALIGN = 64  # bytes: a cache line
 LARGE = 4096  # bytes: of arrays that start at one
 
 
+class Room(np.ndarray):
+    """The memory of one array.
+
+    A view of that array holds the array itself: of a plain array it would hold this memory, and no
+    one could tell from the array that someone still has it.
+    """
+
+
 def new(shape: Shape, dtype: np.dtype) -> np.ndarray:
     """An array for an output.
 
@@ -22,7 +30,7 @@ def new(shape: Shape, dtype: np.dtype) -> np.ndarray:
     size = math.prod(shape) * dtype.itemsize
     if size < LARGE:
         return np.empty(shape, dtype)
-    room = np.empty(size + ALIGN, np.uint8)
+    room = Room(size + ALIGN, np.uint8)
     return np.ndarray(shape, dtype, room, -room.ctypes.data % ALIGN)
 
 

@@ -38,6 +38,7 @@ from minispore.abstract import (
     sizes_of,
     symbols_of,
 )  # fmt: skip
+from minispore.engine.memory import Room
 from minispore.engine.segments import Segment, split
 from minispore.ir.compare import constant_key
 from minispore.ir.interp import add_location, as_abstract, check_depth, chosen, execution_order
@@ -296,7 +297,7 @@ def _owned(value: Any, taken: set[int]) -> Any:
     """`value`, or a copy of an array that someone else has; it is taken from now on."""
     if not isinstance(value, np.ndarray):
         return value
-    if id(value) in taken or value.base is not None:
+    if id(value) in taken or not (value.base is None or isinstance(value.base, Room)):
         value = np.array(value, order="C")
     taken.add(id(value))
     return value
