@@ -29,8 +29,8 @@ def figures(found: dict) -> str:
     who, machine = contestants(found), found["machine"]
     versions = ", ".join(f"{c.name} {c.version}" for c in who if not c.is_ours)
     parts = [
-        f"Measured on {machine['cpu']}, one core, {machine['system']}, Python {machine['python']}"
-        + (f"; {versions}." if versions else "."),
+        f"Measured on {machine['cpu']}, one core, {machine['system']}, Python {machine['python']}, "
+        f"{found['clock']} time" + (f"; {versions}." if versions else "."),
         "Microseconds of a call:",
         markdown(compare.times_table(found["times"], who)),
     ]

@@ -35,6 +35,8 @@ def add_to(commands: argparse._SubParsersAction, version: str) -> None:
         help="how often every framework runs (default: %(default)s)")
     add("--seconds", type=float, default=1.0, metavar="S",
         help="for each workload in a round (default: %(default)s)")
+    add("--cpu", action="store_true",
+        help="processor time, where other programs keep the machine busy (default: wall time)")
     add("--first", action="store_true",
         help="also the seconds from the start of a new process to the first result, beside JAX")
     add("--memory", action="store_true",
@@ -67,10 +69,13 @@ def _measured(
 ) -> dict[str, Any]:
     """Measure and print what is asked for; all figures."""
     versions = {who.name: who.version for who in contestants}
-    found: dict[str, Any] = {"machine": compare.machine(), "versions": versions}
-    times, wrong = compare.times(contestants, names, options.rounds, options.seconds, _tell)
+    clock = "cpu" if options.cpu else "wall"
+    found: dict[str, Any] = {
+        "machine": compare.machine(), "versions": versions, "clock": clock,
+    }  # fmt: skip
+    times, wrong = compare.times(contestants, names, options.rounds, options.seconds, _tell, clock)
     found["times"], found["errors"] = times, wrong
-    print("microseconds of a call, one core")
+    print(f"microseconds of a call, one core, {clock} time")
     print(compare.aligned(compare.times_table(times, contestants)))
     mean = compare.geometric_mean(times, contestants)
     if mean is not None:
@@ -79,7 +84,7 @@ def _measured(
         print(f"not measured: {line}")
     if options.first:
         starting = [c for c in contestants if c.name in ("minispore graph", "jax jit")]
-        found["first"] = compare.first_results(starting, names, _tell)
+        found["first"] = compare.first_results(starting, names, _tell, clock)
         print("\nseconds from the start of a new process to the first result; cold: no kernel is "
               "in the cache")  # fmt: skip
         print(compare.aligned(compare.first_table(found["first"])))

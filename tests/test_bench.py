@@ -28,7 +28,7 @@ def say(**rows):
 def test_our_workloads_run(tmp_path, capsys):
     path = tmp_path / "found.json"
     arguments = ["bench", "--only", "mlp_tiny,while_1000", "--seconds", "0.01", "--rounds", "1"]
-    assert main([*arguments, "--json", str(path)]) == 0
+    assert main([*arguments, "--json", str(path), "--cpu"]) == 0
     out = capsys.readouterr().out
     lines = out.splitlines()
     assert lines[1].split()[:5] == ["workload", "minispore", "graph", "minispore", "pynative"]
@@ -50,8 +50,11 @@ def test_bytes_of_gpt_are_those_of_its_report():
 
 
 def test_the_first_result_of_a_new_process(tmp_path):
-    seen = script(tmp_path, "seen", say(gpt={"first": True}) + "\nimport time; time.sleep(0)")
+    seen = script(
+        tmp_path, "seen", say(gpt={"first": True, "cpu_s": 7.5}) + "\nimport time; time.sleep(0)"
+    )
     assert 0 < compare.first_result(seen, "gpt") < 60
+    assert compare.first_result(seen, "gpt", "cpu") == 7.5
     dead = script(tmp_path, "dead", "raise SystemExit(3)")
     assert compare.first_result(dead, "gpt") == float("inf")
     found = compare.first_results([seen], ["gpt"], lambda line: None)
@@ -62,7 +65,7 @@ def test_the_first_result_of_a_new_process(tmp_path):
 def test_kernels_are_cold_and_warm(monkeypatch):
     calls = []
 
-    def first(who, name, more):
+    def first(who, name, clock, more):
         calls.append(more["MINISPORE_CACHE_DIR"])
         return float(len(calls))
 
@@ -141,6 +144,7 @@ def test_figures_on_the_page_are_replaced():
         "versions": {"minispore graph": "1", "jax jit": "0.9"},
         "times": {"gpt": {"minispore graph": 2000.0, "jax jit": 3000.0}},
         "errors": ["jax jit, softmax: no"],
+        "clock": "cpu",
         "first": {"gpt": {"minispore graph, cold": 2.0, "jax jit": 3.0}},
         "memory": {"minispore graph": 1000, "torch eager": 900},
     }
@@ -150,7 +154,7 @@ def test_figures_on_the_page_are_replaced():
     assert "| gpt | 2.00 | 3.00 |" in once
     assert "| torch eager | 900 |" in once
     assert "Not measured: jax jit, softmax: no." in once
-    assert "Measured on a CPU, one core, Linux, Python 3.11; jax jit 0.9." in once
+    assert "Measured on a CPU, one core, Linux, Python 3.11, cpu time; jax jit 0.9." in once
     assert speed.refreshed(once, found) == once
     assert once.split(speed.BEGIN)[0] == page.split(speed.BEGIN)[0]
     assert once.split(speed.END)[1] == page.split(speed.END)[1]

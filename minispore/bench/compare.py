@@ -93,7 +93,12 @@ Tell = Callable[[str], None]
 
 
 def times(
-    contestants: Sequence[Contestant], names: Sequence[str], rounds: int, seconds: float, tell: Tell
+    contestants: Sequence[Contestant],
+    names: Sequence[str],
+    rounds: int,
+    seconds: float,
+    tell: Tell,
+    clock: str = "wall",
 ) -> tuple[Times, list[str]]:
     """Microseconds of a call, and what could not be measured, in words.
 
@@ -101,13 +106,15 @@ def times(
         rounds: how often each contestant runs.
         seconds: for each workload in a round.
         tell: takes a line about what is done.
+        clock: "wall", or "cpu" for the processor's time, where other programs run beside it.
     """
     found: dict[str, dict[str, list[float]]] = {name: {} for name in names}
     wrong: dict[str, None] = {}
     for number in range(rounds):
         for who in contestants:
             tell(f"round {number + 1} of {rounds}: {who.name}")
-            for row in _rows(who, ["--only", ",".join(names), "--seconds", str(seconds)]):
+            how = ["--only", ",".join(names), "--seconds", str(seconds), "--clock", clock]
+            for row in _rows(who, how):
                 if "us" in row:
                     found[row["workload"]].setdefault(who.name, []).append(row["us"])
                 else:
@@ -117,7 +124,9 @@ def times(
     return medians, list(wrong)
 
 
-def first_results(contestants: Sequence[Contestant], names: Sequence[str], tell: Tell) -> Times:
+def first_results(
+    contestants: Sequence[Contestant], names: Sequence[str], tell: Tell, clock: str = "wall"
+) -> Times:
     """Seconds from the start of a new process to the first result: medians of some starts.
 
     This package runs with an empty cache of kernels, and with one that has them.
@@ -128,21 +137,23 @@ def first_results(contestants: Sequence[Contestant], names: Sequence[str], tell:
             tell(f"first results: {name}, {who.name}")
             if not who.is_ours:
                 found[name][who.name] = statistics.median(
-                    first_result(who, name) for _ in range(STARTS)
+                    first_result(who, name, clock) for _ in range(STARTS)
                 )
                 continue
             cold, warm = [], []
             for _ in range(STARTS):
                 with tempfile.TemporaryDirectory() as cache:
                     kept = {"MINISPORE_CACHE_DIR": cache}
-                    cold.append(first_result(who, name, kept))
-                    warm.append(first_result(who, name, kept))
+                    cold.append(first_result(who, name, clock, kept))
+                    warm.append(first_result(who, name, clock, kept))
             found[name][f"{who.name}, cold"] = statistics.median(cold)
             found[name][f"{who.name}, warm"] = statistics.median(warm)
     return found
 
 
-def first_result(who: Contestant, name: str, more: Mapping[str, str] | None = None) -> float:
+def first_result(
+    who: Contestant, name: str, clock: str = "wall", more: Mapping[str, str] | None = None
+) -> float:
     """Seconds until a new process has its first result; infinite if it never has."""
     start = time.perf_counter()
     with subprocess.Popen(
@@ -151,8 +162,9 @@ def first_result(who: Contestant, name: str, more: Mapping[str, str] | None = No
     ) as process:  # fmt: skip
         assert process.stdout is not None
         for line in process.stdout:
-            if line.startswith("{") and json.loads(line).get("first"):
-                return time.perf_counter() - start
+            row = json.loads(line) if line.startswith("{") else {}
+            if row.get("first"):
+                return row["cpu_s"] if clock == "cpu" else time.perf_counter() - start
     return float("inf")
 
 
