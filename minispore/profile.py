@@ -9,7 +9,9 @@ and how much of what this machine can do at most that is (engine/peak.py).
     print(p)                      # the slowest first
     p.trace("step.json")          # opens in chrome://tracing and ui.perfetto.dev
 
-Nothing outside is written: no Parameter changes, and what the graph prints is not shown.
+Nothing outside is written: no Parameter changes, and what the graph prints is not shown.  So the
+plan is timed as Python runs it; a call like the one before it may take a shortcut past that
+(shortcut.py).
 (MindSpore: ``mindspore.Profiler``.)
 """
 
@@ -138,24 +140,28 @@ class Profile:
         """How much of the run is spent in ``kernel``, in ``numpy``, or in ``python``: the rest."""
         measured = {k: sum(r.seconds for r in self.rows if r.kind == k)
                     for k in ("kernel", "numpy")}  # fmt: skip
-        whole = max(self.seconds, sum(measured.values()), 1e-12)
-        return measured.get(kind, whole - sum(measured.values())) / whole
+        return measured.get(kind, self._whole - sum(measured.values())) / self._whole
+
+    @property
+    def _whole(self) -> float:
+        """The whole, of which shares are told: rows by themselves may take longer than together."""
+        return max(self.seconds, sum(r.seconds for r in self.rows), 1e-12)
 
     def table(self, most: int = 40) -> str:
         """The slowest rows as text, then the totals."""
-        lines = [f"{'step':<10}{'runs':>6}{'us':>10}{'%':>6}{'kB':>10}{'GB/s':>8}{'of copy':>9}"
+        lines = [f"{'step':<10}{'runs':>6}{'us':>10}{'%':>7}{'kB':>10}{'GB/s':>8}{'of copy':>9}"
                  f"{'Gop/s':>8}{'of BLAS':>9}  what"]  # fmt: skip
-        whole, unknown = max(self.seconds, 1e-12), f"{'-':>8}{'-':>9}"
+        whole, unknown = self._whole, f"{'-':>8}{'-':>9}"
         for row in self.rows[:most]:
             speed = f"{row.speed / 1e9:>8.1f}{row.share_of_blas:>9.1%}"
             lines.append(
-                f"{row.name:<10}{row.runs:>6}{row.seconds * 1e6:>10.2f}{row.seconds / whole:>6.1%}"
+                f"{row.name:<10}{row.runs:>6}{row.seconds * 1e6:>10.2f}{row.seconds / whole:>7.1%}"
                 f"{row.bytes / 1e3:>10.1f}{row.bandwidth / 1e9:>8.1f}{row.share_of_copy:>9.1%}"
                 f"{unknown if row.operations is None else speed}  {_what(row)}"
             )
         if more := self.rows[most:]:
             total = sum(r.seconds for r in more)
-            lines.append(f"{len(more)} more {total * 1e6:>21.2f}{total / whole:>6.1%}")
+            lines.append(f"{len(more)} more {total * 1e6:>19.2f}{total / whole:>7.1%}")
         return "\n".join([*lines, "", *self._totals()])
 
     def _totals(self) -> list[str]:
@@ -174,7 +180,8 @@ class Profile:
             ]),
         ]  # fmt: skip
         if self.guards is not None:
-            lines.insert(1, f"before it, a call finds its graph in {self.guards * 1e6:.1f} us")
+            finds = f"before it, a call finds its graph in {self.guards * 1e6:.1f} us"
+            lines.insert(1, f"{finds}; a shortcut spares that and most of Python")
         return lines
 
     def trace(self, path: str | os.PathLike[str]) -> Path:
@@ -344,7 +351,7 @@ class _Watch:
         samples = self.note(
             key, max(took, 0), name, lambda runs: self.about(name, kernel, runs, parts)
         )
-        if not self.is_first and key not in batched and samples.once < SHORT:
+        if not self.is_first and key not in batched and min(samples.in_place) < SHORT:
             batched.add(key)
             samples.in_batches.append(self.batch(rows, number, kernel))
 
