@@ -15,7 +15,7 @@ from minispore.parameter import Parameter
 from minispore.tensor import Tensor
 
 if TYPE_CHECKING:
-    from minispore.frontend.evaluate import Evaluator
+    from minispore.frontend.recorder import Recorder
 
 
 class Alternatives:
@@ -26,7 +26,7 @@ class Alternatives:
         perhaps_parameters: ids of those that are a Parameter or none.
     """
 
-    def __init__(self, ev: Evaluator):
+    def __init__(self, ev: Recorder):
         self.ev = ev
         self.aliased: dict[int, str] = {}
         self.perhaps_parameters: set[int] = set()

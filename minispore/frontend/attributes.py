@@ -15,7 +15,7 @@ import numpy as np
 
 from minispore.frontend.capture import is_stdlib, is_trusted
 from minispore.frontend.commits import NEW
-from minispore.frontend.control import for_each, resolve
+from minispore.frontend.control import for_each
 from minispore.frontend.exits import refuse_choice, type_name
 from minispore.frontend.heap import UNSET, Choice
 from minispore.frontend.text import method_of_text
@@ -46,7 +46,7 @@ def has_own(obj: Any, name: str) -> bool:
 
 def get_attribute(ev: Evaluator, obj: Any, name: str) -> Any:
     """``obj.name``."""
-    obj = resolve(ev, obj)
+    obj = ev.facts.resolve(obj)
     if isinstance(obj, Choice):
         return for_each(ev, obj, lambda o: get_attribute(ev, o, name))
     written = ev.world.slots.get(("attribute", id(obj), name), UNSET)
@@ -153,7 +153,7 @@ def _from_class(ev: Evaluator, obj: Any, found: Any, name: str) -> Any:
         return types.MethodType(inner, obj)
     if isinstance(found, functools.cached_property):
         value = ev.call(found.func, [obj], {})
-        ev.set_attribute(obj, name, value)
+        set_attribute(ev, obj, name, value)
         return value
     get = getattr(type(found), "__get__", None)
     if isinstance(get, types.FunctionType) and not is_stdlib(get.__module__):

@@ -35,7 +35,7 @@ SPECIAL: list[tuple[type, Callable]] = []
 
 def call(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """The result of ``function(*args, **kwargs)``."""
-    function = control.resolve(ev, function)
+    function = ev.facts.resolve(function)
     if isinstance(function, Choice):
         return control.for_each(ev, function, lambda f: call(ev, f, args, kwargs))
     if not callable(function):

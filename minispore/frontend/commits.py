@@ -23,7 +23,7 @@ from minispore.tensor import Tensor
 from minispore.tree import Structure, unflatten
 
 if TYPE_CHECKING:
-    from minispore.frontend.evaluate import Evaluator
+    from minispore.frontend.recorder import Recorder
 
 
 NEW, CHOSEN = -1, -2  # what an attribute gets, if it is not an input
@@ -77,7 +77,7 @@ class Store:
 class Commits:
     """The targets of one graph in the making; their numbers are what effects refer to."""
 
-    def __init__(self, ev: Evaluator):
+    def __init__(self, ev: Recorder):
         self.ev = ev
         self.targets: list[Target] = []
         self._numbers: dict[tuple, int] = {}

@@ -171,7 +171,7 @@ def for_each(ev: Evaluator, choice: Choice, function: Callable[[Any], Any]) -> A
 
 def each_text(ev: Evaluator, values: list[Any], run: Callable[..., Any]) -> Any:
     """``run(*values)``, with each alternative of the strings among them that Tensors choose."""
-    values = [resolve(ev, v) for v in values]
+    values = [ev.facts.resolve(v) for v in values]
     found = next((i for i, v in enumerate(values) if is_text_choice(v)), None)
     if found is None:
         return run(*values)
@@ -184,7 +184,7 @@ def settled(ev: Evaluator, values: list[Any], run: Callable[[list[Any]], Any]) -
     pending: list[Choice] = []
 
     def walk(value: Any) -> Any:
-        value = resolve(ev, value)
+        value = ev.facts.resolve(value)
         refuse_size(value)
         if isinstance(value, Choice):
             pending.append(value)
@@ -233,19 +233,6 @@ def contains(ev: Evaluator, container: Any, item: Any) -> Any:
         return False
 
     return rest()
-
-
-def resolve(ev: Evaluator, value: Any) -> Any:
-    """A Choice becomes its alternative inside an arm of its own condition."""
-    while isinstance(value, Choice):
-        for picker, options in value.pickers():
-            arm = ev.facts.arm(picker)
-            if arm is not None:
-                value = options[arm]
-                break
-        else:
-            return value
-    return value
 
 
 def check(ev: Evaluator, condition: Condition, kind: Callable, args: Sequence[Any]) -> Exit:

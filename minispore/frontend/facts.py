@@ -1,5 +1,7 @@
 """What the arms around us say of conditions: ``if x > 0:`` within ``if x > 0:`` is decided.
 
+So is a Choice by that condition: within the arm it is one of its alternatives.
+
 A condition that is computed again is another node; what counts is its form: nodes of one form, made
 of the same operands by the same pure primitives, have one number.
 """
@@ -8,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from minispore.abstract import AbstractScalar
+from minispore.frontend.heap import Choice
 from minispore.ir.compare import constant_key
 from minispore.ir.node import CNode, Node, ValueNode, is_call_of
 from minispore.primitive import Primitive
@@ -44,6 +48,18 @@ class Facts:
         plain, flipped = _without_not(condition)
         arm = self.arms.get(self.number(plain))
         return None if arm is None else arm ^ flipped
+
+    def resolve(self, value: Any) -> Any:
+        """A value; of a Choice that these arms decide, what it is in them."""
+        while isinstance(value, Choice):
+            for picker, options in value.pickers():
+                arm = self.arm(picker)
+                if arm is not None:
+                    value = options[arm]
+                    break
+            else:
+                return value
+        return value
 
     def alike(self, some: Sequence[Node], others: Sequence[Node]) -> bool:
         """True if nodes are, one by one, the same values by their form."""

@@ -86,7 +86,7 @@ def joined(parts: list[Any]) -> Any:
 
 def formatted(ev: Evaluator, value: Any, conversion: int = -1, spec: Any = "") -> Any:
     """A piece of an f-string; `conversion` is -1, or ord of s, r or a."""
-    value = control.resolve(ev, value)
+    value = ev.facts.resolve(value)
     if isinstance(value, Choice):
         return control.for_each(ev, value, lambda v: formatted(ev, v, conversion, spec))
     if _is_leaf(value):
@@ -110,7 +110,7 @@ def _is_leaf(value: Any) -> bool:
 
 def str_of(ev: Evaluator, value: Any) -> Any:
     """``str(value)``: a str or a Text."""
-    value = control.resolve(ev, value)
+    value = ev.facts.resolve(value)
     if isinstance(value, Choice):
         return control.for_each(ev, value, lambda v: str_of(ev, v))
     if isinstance(value, (str, Text)):
@@ -132,7 +132,7 @@ def str_of(ev: Evaluator, value: Any) -> Any:
 
 def repr_of(ev: Evaluator, value: Any) -> Any:
     """``repr(value)``: a str or a Text."""
-    value = control.resolve(ev, value)
+    value = ev.facts.resolve(value)
     refuse_choice(value, "what is printed")
     if _is_leaf(value):
         return Text((Formatted(value, ord("r"), ""),))
