@@ -115,10 +115,10 @@ def _made(compiled: Compiled, args: tuple) -> Shortcut | None:
         not layout_is_known() or not dicts_tell()
         or any(isinstance(a, _CONTAINERS) or isinstance(a, Tensor) and type(a) is not Tensor
                for a in args)
-        or len(set(map(id, tensors))) < len(tensors) or not _is_plain(compiled)
+        or len(set(map(id, tensors))) < len(tensors) or not _is_plain(compiled, len(tensors))
     ):  # fmt: skip
         return None
-    from minispore.engine.direct import AXES, DirectCall, parts_of  # they need a compiler
+    from minispore.engine.direct import AXES, DirectCall, in_place, parts_of  # they need a compiler
 
     if any(t._data.ndim > AXES for t in tensors):
         return None
@@ -135,15 +135,17 @@ def _made(compiled: Compiled, args: tuple) -> Shortcut | None:
     if inputs is None or not _are_fixed(compiled.guarded, watch, inputs, len(tensors)):
         return None
     captured = inputs[len(tensors) :]
-    written = {~p: inputs[compiled.targets[n].cell] for n, p in compiled.writes}
-    direct = DirectCall(parts, args, captured, written, watch.words)
+    cells = {~p: compiled.targets[n].cell for n, p in compiled.writes}
+    written = {output: inputs[cell] for output, cell in cells.items()}
+    direct = DirectCall(in_place(parts, cells), args, captured, written, watch.words)
     return Shortcut(compiled, captured, direct, watch)
 
 
-def _is_plain(compiled: Compiled) -> bool:
-    """True if a call has no effect but to write Tensors, one output each, and to return others."""
+def _is_plain(compiled: Compiled, n_arguments: int) -> bool:
+    """True if a call only writes captured Tensors, one output each, and returns others."""
     return (
         not compiled.guarded.builds
+        and all(compiled.targets[n].cell >= n_arguments for n, _ in compiled.writes)
         and compiled.containers is None
         and not compiled.stores
         and not compiled.other_writes

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import minispore as ms
-from minispore import Parameter, Tensor, nn
+from minispore import Parameter, Tensor, nn, ops
 from minispore.engine.kernels.direct import DONE
 from minispore.engine.native import layout_is_known
 from minispore.watch import Watch, dicts_tell
@@ -100,6 +100,23 @@ def test_results_and_arrays_that_someone_keeps_never_change():
     assert len({float(value) for _, value, _, _ in kept}) == 12
 
 
+@pytest.mark.parametrize("by_name", [False, True])
+@pytest.mark.parametrize("size", [5, 5001, 50_001])
+def test_views_of_results_that_are_gone_never_change(by_name, size):
+    @ms.jit
+    def f(x):
+        return x * 2
+
+    kept = []
+    for i in range(8):
+        x = Tensor(np.full(size, i, np.float32))
+        found = f(x=x) if by_name else f(x)
+        kept.append(found.asnumpy()[1:].reshape(2, -1)[:, 1:])
+        del found
+    for i, view in enumerate(kept):
+        assert (view == 2 * i).all()
+
+
 def test_every_kind_of_result():
     w = Parameter(np.ones(3, np.float32), name="w")
 
@@ -144,6 +161,123 @@ def test_a_tensor_that_is_written_is_another_value_for_tapes():
     key = p._key
     warm(double, X)
     assert p._key != key
+
+
+# ----------------------------------------------------------------------------- written in place
+
+BIG = 200  # a matrix of so many rows and columns is written in place
+
+
+def big_network():
+    ms.set_seed(0)
+    net = nn.SequentialCell(nn.Dense(3, BIG), nn.ReLU(), nn.Dense(BIG, BIG), nn.ReLU(),
+                            nn.Dense(BIG, 2))  # fmt: skip
+    opt = nn.Adam(net.trainable_params(), 1e-2)
+    loss_fn = nn.CrossEntropyLoss()
+    grad_fn = ms.value_and_grad(lambda x, y: loss_fn(net(x), y), None, opt.parameters)
+
+    def step(x, y):
+        loss, grads = grad_fn(x, y)
+        opt(grads)
+        return loss
+
+    return net, opt, step
+
+
+def test_large_parameters_are_written_in_place():
+    net, opt, step = big_network()
+    net2, opt2, step2 = big_network()
+    jitted, long_way = ms.jit(step), ms.jit(step2)
+    for _ in range(8):
+        assert jitted(X, Y).asnumpy() == long_way(x=X, y=Y).asnumpy()
+    assert shortcut_of(long_way) is None
+    big = [p for p in opt.get_parameters() if p.size == BIG * BIG]
+    assert len(big) == 3  # a weight, its two moments
+    assert {id(t) for t in shortcut_of(jitted).direct.owned} == {id(p) for p in big}
+    for p, q in zip(opt.get_parameters(), opt2.get_parameters(), strict=True):
+        np.testing.assert_array_equal(p.asnumpy(), q.asnumpy())
+    before = [p._data for p in big]
+    assert hits(jitted) == 6
+    jitted(X, Y)
+    assert hits(jitted) == 7
+    assert all(a is not p._data for a, p in zip(before, big, strict=True))  # as we have them
+    del before
+    before = [p._data.ctypes.data for p in big]
+    jitted(X, Y)
+    assert [p._data.ctypes.data for p in big] == before
+
+
+def test_arrays_of_parameters_that_someone_has_are_left_alone():
+    net, opt, step = big_network()
+    jitted = ms.jit(step)
+    weight = net.trainable_params()[2]
+    given = np.random.default_rng(0).normal(size=(BIG, BIG)).astype(np.float32)
+    warm(jitted, X, Y)
+    kept = []
+    for _ in range(4):
+        view = weight.asnumpy()[1:]
+        kept.append((view, view.copy()))
+        jitted(X, Y)
+    for view, value in kept:
+        np.testing.assert_array_equal(view, value)
+    assert not np.array_equal(kept[0][1], kept[1][1])
+    shared = Tensor.from_numpy(given)
+    before = given.copy()
+    weight.set_data(shared)
+    jitted(X, Y)
+    np.testing.assert_array_equal(given, before)
+
+
+def test_a_check_that_fails_comes_before_what_is_written_in_place():
+    net, opt, step = big_network()
+    jitted = ms.jit(step)
+    warm(jitted, X, Y)
+    assert shortcut_of(jitted).direct.owned
+    before = [p.asnumpy().copy() for p in opt.get_parameters()]
+    for _ in range(2):
+        with pytest.raises((ValueError, IndexError)):
+            jitted(X, Tensor(np.array([0, 7], np.int32)))
+        for p, value in zip(opt.get_parameters(), before, strict=True):
+            np.testing.assert_array_equal(p.asnumpy(), value)
+
+
+def test_what_is_read_after_the_update():
+    w = Parameter(np.ones((BIG, BIG), np.float32), name="w")
+    m = Parameter(np.zeros((BIG, BIG), np.float32), name="m")
+
+    @ms.jit
+    def f(x):
+        old = w * 1
+        w.set_data(w * 0.5 + x)
+        m.set_data(ops.transpose(w, (1, 0)) + old)
+        assert w.max() < 1e6, "large"
+        return w.sum() + m.sum() * 2 + old.sum() * 3
+
+    values = np.ones((BIG, BIG), np.float32)
+    for i in range(6):
+        x = np.random.default_rng(i).normal(size=(BIG, BIG)).astype(np.float32)
+        new = values * np.float32(0.5) + x
+        total = new.sum() + (new.T + values).sum() * 2 + values.sum() * 3
+        np.testing.assert_allclose(f(Tensor(x)).asnumpy(), total, rtol=1e-4, atol=1)
+        np.testing.assert_allclose(w.asnumpy(), new, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(m.asnumpy(), new.T + values, rtol=1e-5, atol=1e-6)
+        values = new
+    assert hits(f) == 4
+
+
+def test_an_argument_that_is_written():
+    @ms.jit
+    def f(x):
+        x.add_(1)
+        return x * 2
+
+    a, b = Tensor(np.zeros(3, np.float32)), Tensor(np.zeros(3, np.float32))
+    for _ in range(5):
+        f(a)
+    for i in range(3):
+        np.testing.assert_array_equal(f(b).asnumpy(), np.full(3, 2 * (i + 1)))
+    np.testing.assert_array_equal(a.asnumpy(), [5, 5, 5])
+    np.testing.assert_array_equal(b.asnumpy(), [3, 3, 3])
 
 
 # ------------------------------------------------------------------- what makes a call miss

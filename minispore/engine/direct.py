@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from sys import getrefcount
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -75,6 +74,26 @@ def parts_of(plan: Executable) -> Parts | None:
     return Parts(first.function, list(first.inputs), outputs, checks)
 
 
+def in_place(parts: Parts, cells: Mapping[int, int]) -> Parts:
+    """The same, with large outputs written where inputs are: output number -> input number.
+
+    Adam reads four arrays and writes three: in place it moves 28 bytes a number, else 40.
+    """
+    whole, segment = parts.segment, parts.segment
+    if any(row.kernel is None for row in whole.rows):
+        return parts  # what may be stopped half-way must have changed nothing
+    replaced = {
+        whole.outputs[i]: whole.inputs[parts.inputs.index(cells[number])]
+        for i, number in enumerate(parts.outputs)
+        if number is not None and i in whole.large and cells.get(number) in parts.inputs
+    }
+    if replaced:
+        checks = [whole.outputs[i] for i in parts.checks]
+        segment = Segment(whole.nodes, whole.outputs, replaced, checks)
+        assert segment.inputs == whole.inputs
+    return replace(parts, segment=segment)
+
+
 def word(address: int) -> int:
     """The word of memory at an address."""
     return ctypes.c_int64.from_address(address).value
@@ -97,7 +116,7 @@ class DirectCall:
         self, parts: Parts, args: Sequence[Any], captured: Sequence[Tensor],
         written: Mapping[int, Tensor], watched: Mapping[int, int],
     ):  # fmt: skip
-        segment = parts.segment
+        self.segment = segment = parts.segment
         self.kinds = segment.kinds
         self.frame = segment.frame()
         self.unlocks = segment.is_long
@@ -105,15 +124,19 @@ class DirectCall:
         self.arrays: list[np.ndarray] = []
         self.cells: list[int] = []  # of each output, its place in `arrays`
         slot_of = {number: slot for slot, number in enumerate(parts.inputs)}
-        for number, kind in zip(parts.outputs, self.kinds, strict=True):
+        self.owned: list[Tensor] = []  # which are written where they are
+        for i, (number, kind) in enumerate(zip(parts.outputs, self.kinds, strict=True)):
             self.cells.append(len(self.arrays))
+            if number is not None and i in segment.in_place:
+                self.owned.append(written[number])
+                continue
             if number is not None and number not in written:
                 self.places[number] = len(self.arrays)
             self.arrays += [memory.new(*kind) for _ in range(1 if number in written else 2)]
         items = word(id(self.arrays) + 24)  # where a list has them
         first = len(parts.inputs)
         outputs = [
-            w for i, number in enumerate(parts.outputs)
+            w for i, number in enumerate(parts.outputs) if i not in segment.in_place
             for w in (first + i, items + 8 * self.cells[i], _written(number, written))
         ]  # fmt: skip
         tensors = [a for a in args if type(a) is Tensor]
@@ -122,20 +145,26 @@ class DirectCall:
             w for i, t in enumerate(captured, len(tensors)) if i in slot_of
             for w in (slot_of[i], id(t))
         ]  # fmt: skip
+        flags = [first + i for i in parts.checks]
+        self.table = _table(segment, flags)
         self.kept: list[Any] = [segment, args, captured, dict(written)]
         tables = {
             block.WATCHED: [w for pair in watched.items() for w in pair],
             block.ARGUMENTS: facts, block.CAPTURED: held, block.OUTPUTS: outputs,
-            block.FLAGS_OF_CHECKS: [first + i for i in parts.checks],
+            block.FLAGS_OF_CHECKS: flags, block.OWNED: [*map(id, self.owned)],
             block.HELD: [0] * (len(args) + len(held)),
         }  # fmt: skip
         self.block = np.zeros(block.SIZE, np.int64)
         self.fill(tables)
         self.call = native.built_in(_SOURCE.format("one_call"), self.block)
         self.calls = native.built_in(_SOURCE.format("many_calls"), self.block)
-        counts = (len(watched), len(args), len(held) // 2, len(parts.outputs), len(parts.checks))
-        at = [block.N_WATCHED, block.N_ARGUMENTS, block.N_CAPTURED, block.N_OUTPUTS, block.N_CHECKS]
-        self.block[at] = counts
+        counts = {
+            block.N_WATCHED: len(watched), block.N_ARGUMENTS: len(args),
+            block.N_CAPTURED: len(held) // 2, block.N_OUTPUTS: len(outputs) // 3,
+            block.N_CHECKS: len(flags), block.N_OWNED: len(self.owned),
+        }  # fmt: skip
+        for place, count in counts.items():
+            self.block[place] = count
 
     def fill(self, tables: Mapping[int, Sequence[int]]) -> None:
         """Fill the block with all but the counts."""
@@ -144,7 +173,7 @@ class DirectCall:
             self.kept.append(array)
             self.block[place] = array.ctypes.data
         facts = {
-            block.TABLE: self.frame.table.ctypes.data, block.ROWS: len(self.frame.table) // 5,
+            block.TABLE: self.table.ctypes.data, block.ROWS: len(self.table) // 5,
             block.SLOTS: self.frame.slots.ctypes.data, block.UNLOCKS: self.unlocks,
             block.TENSOR: id(Tensor), block.NDARRAY: id(np.ndarray), block.NONE: id(None),
             block.IN_DATA: _offset("_data"), block.IN_KEY: _offset("_key_or_none"),
@@ -172,9 +201,23 @@ class DirectCall:
 
     def renew(self) -> None:
         """New arrays in place of those that someone else has."""
-        for kind, cell in zip(self.kinds, self.cells, strict=True):
-            if getrefcount(self.arrays[cell]) > 2:  # the list's, and that of the question
+        for i, (kind, cell) in enumerate(zip(self.kinds, self.cells, strict=True)):
+            if i in self.segment.in_place:
+                continue
+            if not memory.is_free(self.arrays[cell], 1):  # the list's
                 self.arrays[cell] = memory.new(*kind)
+        for tensor in self.owned:
+            if not memory.is_free(tensor._data, 1):  # the Tensor's
+                tensor._data = memory.copied(tensor._data)
+
+
+def _table(segment: Segment, flags: Sequence[int]) -> np.ndarray:
+    """The table; before anything is written in place it ends if one of the flags is not true."""
+    if not segment.in_place:
+        return segment.table
+    end = 5 * (len(segment.rows) + len(flags))
+    stops = [word for flag in flags for word in (2, end, flag, 0, 0)]
+    return np.insert(segment.table, 5 * segment.safe_rows, stops)
 
 
 def _written(number: int | None, written: Mapping[int, Tensor]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from sys import getrefcount
 
 import numpy as np
 
@@ -32,6 +33,26 @@ def new(shape: Shape, dtype: np.dtype) -> np.ndarray:
         return np.empty(shape, dtype)
     room = Room(size + ALIGN, np.uint8)
     return np.ndarray(shape, dtype, room, -room.ctypes.data % ALIGN)
+
+
+def is_free(array: np.ndarray, known: int) -> bool:
+    """True if no one has an array, or a view of its memory, beside `known` references.
+
+    (NumPy lets a view refer to the array that has the memory, not to the one it is a view of.)
+    """
+    owner = array.base
+    if getrefcount(array) > known + 2:  # our parameter's, and that of the question
+        return False
+    return owner is None or (
+        type(owner) is np.ndarray and owner.base is None and getrefcount(owner) <= 3
+    )
+
+
+def copied(array: np.ndarray) -> np.ndarray:
+    """A copy of an array, in C order."""
+    copy = new(array.shape, array.dtype)
+    copy[...] = array
+    return copy
 
 
 def place(lives: Iterable[tuple[Buffer, int, int]]) -> tuple[dict[Buffer, int], int]:

@@ -117,7 +117,7 @@ def _definition(source: str) -> _MethodDef:
 @functools.cache
 def layout_is_known() -> bool:
     """True if this Python takes built-in functions, and arrays are as `take_addresses` has them."""
-    from minispore.engine.kernels.table import DATA, FLAGS, WANTED
+    from minispore.engine.kernels.table import BASE, DATA, FLAGS, WANTED
 
     if not hasattr(getattr(ctypes, "pythonapi", None), "PyCFunction_NewEx"):
         return False
@@ -126,7 +126,10 @@ def layout_is_known() -> bool:
     for array in (whole, whole[1:], whole[:, ::2], whole.T, odd, odd[:1], whole + 1):
         address = ctypes.c_void_p.from_address(id(array) + DATA).value
         flags = ctypes.c_int32.from_address(id(array) + FLAGS).value
+        owner = ctypes.c_void_p.from_address(id(array) + BASE).value
         fine = array.flags.c_contiguous and array.flags.aligned
+        if owner != (None if array.base is None else id(array.base)):
+            return False
         if address != array.ctypes.data or (flags & WANTED == WANTED) != fine:
             return False
     return True

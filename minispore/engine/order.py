@@ -14,7 +14,7 @@ between them is cut into parts along its first axis.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from minispore.abstract import Shape
 from minispore.engine.fuse import Group
@@ -24,9 +24,18 @@ from minispore.engine.lower import Step
 Bundle = list[Group]
 
 
-def ordered(groups: list[Group]) -> list[tuple[Bundle, int]]:
-    """Bundles in an order in which they can run, each with its number of parts."""
+def ordered(
+    groups: list[Group], wishes: Iterable[tuple[Group, Group]] = ()
+) -> list[tuple[Bundle, int]]:
+    """Bundles in an order in which they can run, each with its number of parts.
+
+    Of each pair in `wishes` the first group comes after the second one, if it can.
+    """
     bundles, needs = _bundled(groups)
+    place = {g: i for i, bundle in bundles.items() for g in bundle}
+    for late, early in wishes:
+        if not _reaches(needs, place[early], place[late]):
+            needs[place[late]].add(place[early])
     users: dict[int, list[int]] = {i: [] for i in bundles}
     for i, needed in needs.items():
         for j in needed:
@@ -58,6 +67,18 @@ def _topological(users: dict[int, list[int]], missing: dict[int, int]) -> list[i
             if not missing[user]:
                 ready.append(user)
     return ready
+
+
+def _reaches(needs: dict[int, set[int]], start: int, goal: int) -> bool:
+    """True if a bundle is another one, or needs it, perhaps over others."""
+    todo, seen = [start], {start}
+    while todo:
+        i = todo.pop()
+        if i == goal:
+            return True
+        todo += needs[i] - seen
+        seen |= needs[i]
+    return False
 
 
 def _inner_order(bundle: Bundle) -> Bundle:

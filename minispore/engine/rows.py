@@ -13,7 +13,7 @@ Next values are written where the old ones were, if nothing needs these any more
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from minispore.engine import own
@@ -55,21 +55,24 @@ class Rows:
         self.loops = 0  # that are open
         self.start = 0  # jumps lead here: what follows is not joined to what was before
 
-    def add(self, steps: Iterable[Step], needed: set[Buffer], pairs: Sequence[Pair] = ()) -> None:
+    def add(
+        self, steps: Iterable[Step], needed: set[Buffer], pairs: Sequence[Pair] = (),
+        first: Collection[Buffer] = (),
+    ) -> None:  # fmt: skip
         """The rows of steps, of which the buffers `needed` are used elsewhere; those of `pairs`
-        share memory where they may.
+        share memory where they may, and where all of `first` are known before.
         """
         groups = group(steps, needed)
         home = {b: g for g in groups for b in g.kinds}
         for g in groups:
             for step in g.steps:
                 needed |= {v.buffer for v in step.inputs if home.get(v.buffer, g) is not g}
-        order = ordered(groups)
-        settle(order, pairs)
+        order = ordered(groups, _wishes(groups, pairs, first))
+        settle(order, pairs, first)
         for bundle, parts in order:
-            (first, *_) = bundle[0].steps
-            if first.kind == "while":
-                self.loop(first)
+            head = bundle[0].steps[0]
+            if head.kind == "while":
+                self.loop(head)
                 continue
             made = [_kernel(g, needed) for g in bundle]
             if parts == 1:
@@ -141,9 +144,23 @@ def _kernel(g: Group, needed: set[Buffer]) -> Kernel:
 # ------------------------------------------------------------------------------- in place
 
 
-def settle(order: Sequence[tuple[Bundle, int]], pairs: Sequence[Pair]) -> None:
-    """Let next values of a loop take over the memory of those that they replace, where they may:
-    where all that read the old one have run, or are the very elements that make the new one.
+def _wishes(
+    groups: Sequence[Group], pairs: Sequence[Pair], first: Collection[Buffer]
+) -> Iterator[tuple[Group, Group]]:
+    """What makes a new value should come after all that read the old one, and what is `first`."""
+    writer = {b: g for g in groups for b in g.kinds}
+    for old, new in pairs:
+        for g in groups if new in writer else ():
+            reads = any(v.buffer is old for s in g.steps for v in s.inputs)
+            if g is not writer[new] and (reads or not g.kinds.keys().isdisjoint(first)):
+                yield writer[new], g
+
+
+def settle(
+    order: Sequence[tuple[Bundle, int]], pairs: Sequence[Pair], first: Collection[Buffer] = ()
+) -> None:
+    """Let new values take over the memory of those that they replace, where they may: where all
+    that read the old one have run, or are the very elements that make the new one.
     """
     number = {g: i for i, (bundle, _) in enumerate(order) for g in bundle}
     writer = {b: g for g in number for b in g.kinds}
@@ -153,7 +170,8 @@ def settle(order: Sequence[tuple[Bundle, int]], pairs: Sequence[Pair]) -> None:
         if g is None or new.at is not None or news.count(new) > 1 or old in news:
             continue
         readers = {h for h in number for s in h.steps for v in s.inputs if v.buffer is old}
-        if any(number[h] >= number[g] for h in readers - {g}):
+        before = (readers - {g}) | {writer[b] for b in first}
+        if any(number[h] >= number[g] for h in before):
             continue
         if g not in readers or _reads_before_writing(g, old, new):
             new.at = old

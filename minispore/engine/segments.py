@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Sequence
-from sys import getrefcount
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -104,16 +103,30 @@ class _Frame:
         """
         spare = self.spare[i]
         for array in spare:
-            if getrefcount(array) <= 3:  # the list's, the loop's and that of the question
+            if memory.is_free(array, 2):  # the list's and the loop's
                 return array
         spare[:-1] = [memory.new(*kind)]
         return spare[0]
 
 
 class Segment:
-    """Nodes that run as kernels: ``run(values)`` of its `inputs` gives arrays for its `outputs`."""
+    """Nodes that run as kernels: ``run(values)`` of its `inputs` gives arrays for its `outputs`.
 
-    def __init__(self, nodes: list[CNode], outputs: list[Node]):
+    Args:
+        nodes: in an order in which they can run.
+        outputs: those of them that are used elsewhere.
+        replaced: of outputs, the inputs in whose memory they may be written, from when on all of
+            the outputs `first` are known.
+
+    Attributes:
+        in_place: the numbers of the outputs that are written so.
+        safe_rows: how many rows of the table come before that.
+    """
+
+    def __init__(
+        self, nodes: list[CNode], outputs: list[Node], replaced: Mapping[Node, Node] | None = None,
+        first: Collection[Node] = (),
+    ):  # fmt: skip
         self.nodes, self.outputs = nodes, outputs
         lowering = Flow(nodes, outputs)
         inside = {id(n) for n in nodes}
@@ -130,8 +143,20 @@ class Segment:
         inputs = [lowering.views[id(n)].buffer for n in self.inputs]
         outs = self.own_buffers(lowering, inputs)
         table = Rows()
-        table.add(lowering.steps, set(outs))
+        buffer = dict(zip([*self.inputs, *outputs], [*inputs, *outs], strict=True))
+        pairs = [(buffer[old], buffer[new]) for new, old in (replaced or {}).items()]
+        table.add(lowering.steps, set(outs), pairs, [buffer[n] for n in first])
         self.rows = table.rows
+        self.in_place = {i for i, b in enumerate(outs) if b.home in inputs}
+        over = {outs[i] for i in self.in_place}
+        self.safe_rows = next(
+            (
+                i
+                for i, row in enumerate(self.rows)
+                if row.kernel and over & row.kernel.group.kinds.keys()
+            ),
+            len(self.rows),
+        )
         self.lay_out(inputs, outs)
         types = [n.abstract for n in outputs]
         self.kinds = [(t.shape, t.dtype.numpy) for t in types]  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ are addresses; a Tensor's array is read from its slot, and results are written t
 
 from __future__ import annotations
 
-from minispore.engine.kernels.table import FLAGS, WANTED, address_of, run_table
+from minispore.engine.kernels.table import BASE, FLAGS, WANTED, address_of, run_table
 from minispore.engine.kernels.words import (
     drop,
     i8,
@@ -26,11 +26,12 @@ from minispore.engine.kernels.words import (
     CAPTURED, N_CAPTURED,  # (slot, Tensor): what is read beside the arguments
     OUTPUTS, N_OUTPUTS,  # (slot, where an array for it is, the Tensor that is written or 0)
     FLAGS_OF_CHECKS, N_CHECKS,  # slots of bools which must come out true
+    OWNED, N_OWNED,  # Tensors that are written where they are
     HELD, TENSOR, NDARRAY, NONE,  # arrays in use; addresses of types, and of None
     IN_DATA, IN_KEY,  # where a Tensor has its array, and its key
     HITS,  # how many calls have been made so
     SIZE,
-) = range(24)  # fmt: skip
+) = range(26)  # fmt: skip
 DONE, AGAIN, MISS, RENEW = range(4)  # what a call gives; see engine/direct.py
 TYPE, RANK, SHAPE, DTYPE = 8, 24, 32, 56  # of any object, and of an ndarray
 AXES = 8  # words for an argument's sizes
@@ -117,6 +118,17 @@ def take_captured(block, slots):
     return fine
 
 
+def is_free(block, array):
+    """1 if no one else has an array, or a view of its memory: see memory.is_free."""
+    owner = word(array + BASE)
+    free = i8(p_i4(array)[0] == 1)
+    if owner != 0:
+        free = free & i8(word(owner + TYPE) == block[NDARRAY]) & i8(p_i4(owner)[0] == 1)
+        if free != 0:
+            free = i8(word(owner + BASE) == 0)
+    return free
+
+
 def take_outputs(block, slots):
     """1 if there is an array for each output that no one else has.
 
@@ -126,12 +138,21 @@ def take_outputs(block, slots):
     free = 1
     for i in range(block[N_OUTPUTS]):
         place = p_i8(outputs[3 * i + 1])
-        if p_i4(place[0])[0] != 1 and outputs[3 * i + 2] == 0:
+        if is_free(block, place[0]) == 0 and outputs[3 * i + 2] == 0:
             other = place[1]
             place[1] = place[0]
             place[0] = other
-        free = free & i8(p_i4(place[0])[0] == 1)
+        free = free & is_free(block, place[0])
         slots[outputs[3 * i]] = address_of(place[0])
+    return free
+
+
+def owns(block):
+    """1 if no one else has the arrays that are written where they are."""
+    tensors = p_i8(block[OWNED])
+    free = 1
+    for i in range(block[N_OWNED]):
+        free = free & is_free(block, word(tensors[i] + block[IN_DATA]))
     return free
 
 
@@ -142,7 +163,8 @@ def start(block, arguments, first, count, slots):
         if unchanged(p_i8(block[WATCHED]), block[N_WATCHED]) != 0:
             if take_arguments(block, arguments, first, slots) != 0:
                 if take_captured(block, slots) != 0:
-                    status = RENEW * i8(take_outputs(block, slots) == 0)
+                    free = take_outputs(block, slots) & owns(block)
+                    status = RENEW * i8(free == 0)
     return status
 
 
@@ -187,6 +209,17 @@ def checked(block, slots):
     return status
 
 
+def renumber(block, tensor):
+    """A Tensor has another value: its key is given when one asks."""
+    key = p_i8(tensor + block[IN_KEY])
+    if key[0] != block[NONE]:
+        old = key[0]
+        key[0] = block[NONE]
+        keep(block[NONE])
+        drop(old)
+    return 0
+
+
 def write(block):
     """Each Tensor that is written gets its new array; the old one takes the place of that."""
     outputs = p_i8(block[OUTPUTS])
@@ -198,12 +231,10 @@ def write(block):
             old = data[0]
             data[0] = place[0]
             place[0] = old
-            key = p_i8(tensor + block[IN_KEY])
-            if key[0] != block[NONE]:
-                old = key[0]
-                key[0] = block[NONE]
-                keep(block[NONE])
-                drop(old)
+            renumber(block, tensor)
+    tensors = p_i8(block[OWNED])
+    for i in range(block[N_OWNED]):
+        renumber(block, tensors[i])
     return 0
 
 

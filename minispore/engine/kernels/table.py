@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from minispore.engine.kernels.words import call_kernel, p_i4, p_i8, p_u1
 
-# Of an ndarray: where its address is, where its flags are, those of a C-contiguous aligned one.
-DATA, FLAGS, WANTED = 16, 64, 0x101
+# Of an ndarray: where its address is, the array that has its memory, its flags; those of a
+# C-contiguous aligned one.
+DATA, BASE, FLAGS, WANTED = 16, 48, 64, 0x101
 
 
 def address_of(array):
