@@ -6,8 +6,10 @@ be added to what is there.
 
 OpenBLAS multiplies small matrices without packing them first.  For some larger ones a loop over
 blocks that are small in this sense is up to half as fast again, for others slower: that depends on
-the CPU and the sizes.  So both ways are timed, once for each size (a few ms), and the choice is
-kept beside the kernels.
+the CPU and the sizes.  It is slowest where B is transposed, as the weights of a Dense layer are:
+then B can be turned first, or each element of C be computed as the product of two rows, by a kernel
+of our own.  So these ways are timed, once for each size (a few ms), and the choice is kept beside
+the kernels.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ from minispore.engine import cache
 from minispore.engine.layout import SIZES, View
 from minispore.files import write_whole
 
-_SOURCE = '''
-from minispore.engine.kernels.vector import {kind}, gemm_{kind}
+_HEAD = '''
+from minispore.engine.kernels.vector import {kind}, gemm_{kind}, p_{kind}
 
 def kernel(slots, args, lo, hi, worker):
     """Blocks of rows of C = A B, or of each of a batch of them; slots: C, A, B."""
@@ -45,18 +47,59 @@ def kernel(slots, args, lo, hi, worker):
         c = slots[args[0]] + {size} * (args[18] + args[19] * x + args[20] * y + i * ldc)
         a = slots[args[1]] + {size} * (args[21] + args[22] * x + args[23] * y)
         b = slots[args[2]] + {size} * (args[24] + args[25] * x + args[26] * y)
-        for j in range(0, n, nb):
+'''
+_AS_IT_IS = """        turns, step = tb, ldb
+"""
+_TURNED = """        turned, turns, step = slots[args[27]], 0, n
+        if i == 0 or unit == lo:
+            for j in range(0, n, 16):
+                for p in range(k):
+                    x_at = p_{kind}(b + {size} * (j * ldb + p))
+                    y_at = p_{kind}(turned + {size} * (p * n + j))
+                    for q in range(min(16, n - j)):
+                        y_at[q] = x_at[q * ldb]
+        b = turned
+"""
+_BY_BLAS = """        for j in range(0, n, nb):
             for p in range(0, max(k, 1), kb):
                 a_at = a + {size} * (p * lda + i if ta != 0 else i * lda + p)
-                b_at = b + {size} * (j * ldb + p if tb != 0 else p * ldb + j)
+                b_at = b + {size} * (j * step + p if turns != 0 else p * step + j)
                 beta = {kind}(1) if p > 0 or adds != 0 else {kind}(0)
-                gemm_{kind}(routine, ta, tb, min(mb, m - i), min(nb, n - j), min(kb, k - p),
-                            a_at, lda, b_at, ldb, beta, c + {size} * j, ldc)
-'''
+                gemm_{kind}(routine, ta, turns, min(mb, m - i), min(nb, n - j), min(kb, k - p),
+                            a_at, lda, b_at, step, beta, c + {size} * j, ldc)
+"""
+_TILE = (4, 6)  # elements of C that are computed at once, in registers
 _ROUTINES = {"f4": "sgemm", "f8": "dgemm"}
 _BLOCKS = ((64, 64, 192), (64, 512, 64))  # of rows, columns and terms
 _SMALL, _LARGE = 1e6, 3e7  # multiplications: blocks are tried in between
 _GAIN = 1.08  # that is worth them
+
+
+def _by_rows() -> str:
+    """The rest of a kernel that computes elements of C as products of rows of A and of B.
+
+    At the edges a tile computes its last row or column again.
+    """
+    rows, columns = map(range, _TILE)
+    tile = [(i, j) for i in rows for j in columns]
+    lines = [f"for j in range(0, n, {len(columns)}):"]
+    lines += [f"    j{j} = min(j + {j}, n - 1)" for j in columns]
+    lines += [f"    b{j} = p_{{kind}}(b + {{size}} * j{j} * ldb)" for j in columns]
+    lines += [f"    for r in range(0, min(mb, m - i), {len(rows)}):"]
+    lines += [f"        r{i} = min(r + {i}, m - i - 1)" for i in rows]
+    lines += [f"        a{i} = p_{{kind}}(a + {{size}} * (i + r{i}) * lda)" for i in rows]
+    lines += [f"        s{i}{j} = {{kind}}(0)" for i, j in tile]
+    lines += ["        for p in range(k):"]
+    lines += [f"            s{i}{j} = s{i}{j} + a{i}[p] * b{j}[p]" for i, j in tile]
+    lines += [f"        p_{{kind}}(c + {{size}} * r{i} * ldc)[j{j}] = s{i}{j}" for i, j in tile]
+    return "".join(f"        {line}\n" for line in lines)
+
+
+_SOURCES = {
+    "as it is": _HEAD + _AS_IT_IS + _BY_BLAS,
+    "turned": _HEAD + _TURNED + _BY_BLAS,
+    "by rows": "REASSOCIATES = True\n" + _HEAD + _by_rows(),
+}
 
 
 @dataclass(frozen=True)
@@ -93,11 +136,15 @@ def operand(view: View) -> Operand:
 
 @dataclass(frozen=True)
 class Matmul:
-    """A kernel's source, its argument block after the slots of C, A and B, its units of work."""
+    """A kernel's source, its argument block after the slots of C, A and B, its units of work.
+
+    `scratch`: elements of a buffer whose slot is the block's last word.
+    """
 
     source: str
     words: tuple[int, ...]
     work: int
+    scratch: int = 0
 
 
 def matmul(kind: str, sizes: tuple[int, int, int], a: Operand, b: Operand, c: Operand,
@@ -121,23 +168,29 @@ def matmul(kind: str, sizes: tuple[int, int, int], a: Operand, b: Operand, c: Op
     if max(m, n, k, lda, ldb, ldc) >= 2**31:
         raise OverflowError("BLAS takes matrices of fewer than 2**31 rows and columns")
 
-    def planned(blocks: tuple[int, int, int]) -> Matmul:
+    def planned(way: str, blocks: tuple[int, int, int]) -> Matmul:
         mb, nb, kb = (max(size, 1) for size in blocks)
         strips = -(-m // mb)
         words = (
             address(_ROUTINES[kind]), ta, tb, m, n, k, lda, ldb, ldc, mb, nb, kb, adds,
             max(strips, 1), batch[1], c.start, *c.batch, a.start, *a.batch, b.start, *b.batch,
         )  # fmt: skip
-        source = _SOURCE.format(kind=kind, size=SIZES[kind])
-        return Matmul(source, tuple(map(int, words)), strips * batch[0] * batch[1])
+        source = _SOURCES[way].format(kind=kind, size=SIZES[kind])
+        work, scratch = strips * batch[0] * batch[1], n * k if way == "turned" else 0
+        return Matmul(source, tuple(map(int, words)), work, scratch)
 
-    whole = planned(sizes)
-    space = lda * (k if ta else m) + ldb * k + ldc * m
-    if tb or not _SMALL < m * n * k < _LARGE or space > _LARGE:  # B transposed: never faster
-        return whole
-    key = " ".join(map(str, (kind, int(ta), *sizes, lda, ldb, ldc)))
-    number = _choice(key, (whole, *map(planned, _BLOCKS)), np.dtype(f"f{SIZES[kind]}"))
-    return planned(_BLOCKS[number - 1]) if number else whole
+    ways = [planned("as it is", sizes)]
+    space = lda * (k if ta else m) + ldb * (n if tb else k) + ldc * m
+    if not (1 if tb else _SMALL) < m * n * k < _LARGE or space > _LARGE:
+        return ways[0]
+    if not tb:
+        ways += [planned("as it is", blocks) for blocks in _BLOCKS]
+    else:
+        ways.append(planned("turned", _BLOCKS[0]))
+        if not (ta or adds):
+            ways.append(planned("by rows", (64, n, k)))
+    key = " ".join(map(str, (kind, int(ta), int(tb), int(adds), *sizes, lda, ldb, ldc)))
+    return ways[_choice(key, tuple(ways), np.dtype(f"f{SIZES[kind]}"))]
 
 
 @functools.cache
@@ -210,18 +263,20 @@ def _write(path: Path, choices: dict[str, int]) -> None:
 
 def _fastest(ways: tuple[Matmul, ...], dtype: np.dtype) -> int:
     """The number of the fastest way; the first, if others are hardly better."""
-    _, ta, _, m, n, k, lda, ldb, ldc, *_ = ways[0].words
-    shapes = ((m, ldc), (k if ta else m, lda), (k, ldb))
+    _, ta, tb, m, n, k, lda, ldb, ldc, *_ = ways[0].words
+    shapes = ((m, ldc), (k if ta else m, lda), (n if tb else k, ldb), (n, k))
     arrays = [np.ones(shape, dtype) for shape in shapes]
     slots = np.array([x.ctypes.data for x in arrays], np.int64)
     word = ctypes.c_ssize_t
-    call = ctypes.CFUNCTYPE(None, word, word, word, word, word)(cache.kernel(ways[0].source))
+    kind = ctypes.CFUNCTYPE(None, word, word, word, word, word)
+    calls = [kind(cache.kernel(way.source)) for way in ways]
     best = [float("inf")] * len(ways)
-    blocks = [np.array([0, 1, 2, *w.words[:15], *[0] * 9], np.int64) for w in ways]
-    for _ in range(6):
+    blocks = [np.array([0, 1, 2, *w.words[:15], *[0] * 9, 3], np.int64) for w in ways]
+    times = 1 + int(_SMALL / (m * n * k))  # a batch of the same ones
+    for _ in range(12):
         for i, (way, block) in enumerate(zip(ways, blocks, strict=True)):
             start = time.perf_counter()
-            call(slots.ctypes.data, block.ctypes.data, 0, way.words[13], 0)
+            calls[i](slots.ctypes.data, block.ctypes.data, 0, way.words[13] * times, 0)
             best[i] = min(best[i], time.perf_counter() - start)
     fastest = min(range(len(ways)), key=best.__getitem__)
     return fastest if best[0] > _GAIN * best[fastest] else 0

@@ -62,6 +62,8 @@ def _product(step: Step, group: Group) -> Kernel:
     batch = (sizes[-2], sizes[-1])
     made = blas.matmul(step.out.dtype, (m, n, k), left, right, onto, batch, adds=bool(base))
     arguments: list[int | Buffer] = [step.out, a.buffer, b.buffer, *made.words]
+    if made.scratch:
+        arguments.append(Buffer(step.out.dtype, made.scratch))
     return Kernel(made.source, arguments, made.work, group)
 
 
