@@ -28,6 +28,7 @@ from minispore.engine.counts import bytes_of, moves_nothing
 from minispore.engine.emit import Kernel
 from minispore.engine.layout import Buffer
 from minispore.engine.plan import Instruction, Routine, call, compute, kernels, leave, move
+from minispore.engine.segments import Segment
 from minispore.files import write_whole
 from minispore.ir.node import CNode
 from minispore.kernels import buffer_names, nodes_in, place_name, segments_of
@@ -108,8 +109,12 @@ class Timeline:
 class Memory:
     """Bytes of a compiled call, each described above; print it.
 
-    `timelines`: one for each call of kernels.  `unknown`: values whose sizes vary, and which are
-    not counted.
+    Attributes:
+        in_place: of the outputs, those that a call by the shortcut writes where the Parameters are
+            that they replace.
+        steady: what is held, at most, when calls take the shortcut, one after the other.
+        unknown: how many values have sizes that vary; they are not counted.
+        timelines: one for each call of kernels.
     """
 
     parameters: int
@@ -118,12 +123,14 @@ class Memory:
     arena: int
     outputs: int
     between: int
+    in_place: int
+    steady: int
     unknown: int
     timelines: tuple[Timeline, ...]
 
     @property
     def peak(self) -> int:
-        """All of it: what is held at the worst moment."""
+        """All of it: what a run of the plan holds at the worst moment."""
         return (self.parameters + self.other_inputs + self.constants + self.arena + self.outputs
                 + self.between)  # fmt: skip
 
@@ -133,6 +140,9 @@ class Memory:
         if self.arena:
             apart = sum(x.bytes for t in self.timelines for x in t.lives if x.kind == "arena")
             lines[3] += f"   (without sharing places: {apart:,})"
+        if self.in_place:
+            lines.append(f"by the shortcut, which writes {self.in_place:,} bytes of outputs in "
+                         f"place of inputs: {self.steady:,} bytes")  # fmt: skip
         if self.unknown:
             lines.append(f"{self.unknown} values have sizes that vary: they are not counted")
         return "\n".join(lines)
@@ -140,12 +150,16 @@ class Memory:
     __repr__ = __str__
 
 
-def memory_of(plan: Executable, inputs: Sequence[Any], parameters: Collection[int]) -> Memory:
+def memory_of(
+    plan: Executable, inputs: Sequence[Any], parameters: Collection[int],
+    shortcut: Segment | None = None,
+) -> Memory:  # fmt: skip
     """The memory that a plan needs.
 
     Args:
         inputs: what it is given: arrays and numbers.
         parameters: which of them are Parameters, by number.
+        shortcut: what runs in its place when a call takes the shortcut.
     """
     sizes = [v.nbytes if isinstance(v, np.ndarray) else 0 for v in inputs]
     owned = sum(size for i, size in enumerate(sizes) if i in parameters)
@@ -154,9 +168,15 @@ def memory_of(plan: Executable, inputs: Sequence[Any], parameters: Collection[in
             if isinstance(v, np.ndarray)}  # fmt: skip
     kept |= {id(b.value): b.value.nbytes for s in steps for b in s.constants if b.value is not None}
     live = _Live(plan)
+    arena, held = sum(s.arena_bytes for s in steps), sum(sizes) + sum(kept.values())
+    steady, in_place = held + arena + live.most, 0
+    if shortcut is not None:
+        outputs = [bytes_of(node.abstract) for node in shortcut.outputs]
+        in_place = sum(outputs[i] for i in shortcut.in_place)
+        steady = held + shortcut.arena_bytes + sum(outputs) - in_place
     return Memory(
-        owned, sum(sizes) - owned, sum(kept.values()), sum(s.arena_bytes for s in steps),
-        live.outputs, max(live.most - live.outputs, 0), len(live.unknown),
+        owned, sum(sizes) - owned, sum(kept.values()), arena,
+        live.outputs, max(live.most - live.outputs, 0), in_place, steady, len(live.unknown),
         tuple(_timeline(place_name(plan, r, n), step) for r, n, step in segments_of(plan)),
     )  # fmt: skip
 

@@ -23,6 +23,8 @@ from typing import Any
 
 from minispore.compile import JitFunction, after_compiling
 from minispore.context import get_context
+from minispore.engine.native import layout_is_known
+from minispore.engine.segments import Segment
 from minispore.files import write_whole
 from minispore.frontend.desugar import source_of
 from minispore.frontend.source import code_of
@@ -124,7 +126,8 @@ class Report:
     @functools.cached_property
     def memory(self) -> Memory:
         """The bytes that a run needs, and a timeline for each call of kernels; nothing is run."""
-        return memory_of(self.compiled.function.plan, self.values, self._parameters)
+        plan = self.compiled.function.plan
+        return memory_of(plan, self.values, self._parameters, _by_shortcut(self.compiled))
 
     def graph(self, stage: str = "optimized") -> FuncGraph:
         """The graph of a stage; ValueError if there is no such stage."""
@@ -358,6 +361,18 @@ class Report:
         write_whole(target / "report.html", self.page())
         write_whole(target / "report.txt", str(self) + "\n")
         return target
+
+
+def _by_shortcut(compiled: Compiled) -> Segment | None:
+    """The kernels that run when a call takes the shortcut; None if they are no others."""
+    if not compiled.writes or not layout_is_known():
+        return None
+    from minispore.engine.direct import in_place, parts_of  # they need a compiler
+
+    parts = parts_of(compiled.function.plan)
+    if parts is None:
+        return None
+    return in_place(parts, {~p: compiled.targets[n].cell for n, p in compiled.writes}).segment
 
 
 def _remove_stages(folder: Path) -> None:

@@ -45,8 +45,8 @@ def test_bytes_of_gpt_are_those_of_its_report():
     found = compare.memory([OURS[0]], lambda line: None)
     weights = 65 * 64 + 64 * 64 + 2 * (4 * 64 * 65 + 2 * 2 * 64 + 64 * 256 + 256 + 256 * 64 + 64)
     weights += 2 * 64 + 64 * 65 + 65
-    least = 4 * 3 * weights * 2  # weights and moments, before and after
-    assert least < found["minispore graph"] < 4 * least
+    least = 4 * 3 * weights  # weights and moments
+    assert least < found["minispore graph"] < 8 * least
 
 
 def test_the_first_result_of_a_new_process(tmp_path):

@@ -48,6 +48,17 @@ def test_parts_of_a_training_step(report):
     assert memory.unknown == 0
 
 
+def test_large_parameters_are_written_in_place_by_the_shortcut():
+    wide = nn.Dense(256, 128)  # 128 kB
+    memory = ms.explain(step_of(wide), tensor(4, 256), Tensor(np.zeros(4, np.int32))).memory
+    assert memory.in_place == 3 * 256 * 128 * 4  # and its moments
+    assert "in place" in str(memory)
+    assert memory.steady < memory.peak - memory.in_place + 2**16
+    small = ms.explain(step_of(nn.Dense(4, 3)), tensor(4, 4), Tensor(np.zeros(4, np.int32))).memory
+    assert small.in_place == 0
+    assert small.steady <= small.peak
+
+
 def test_inputs_that_are_no_parameters():
     captured = tensor(10)
     memory = ms.explain(lambda x: x + captured, tensor(10)).memory
