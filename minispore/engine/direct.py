@@ -175,8 +175,9 @@ class DirectCall:
         facts = {
             block.TABLE: self.table.ctypes.data, block.ROWS: len(self.table) // 5,
             block.SLOTS: self.frame.slots.ctypes.data, block.UNLOCKS: self.unlocks,
-            block.TENSOR: id(Tensor), block.NDARRAY: id(np.ndarray), block.NONE: id(None),
-            block.IN_DATA: _offset("_data"), block.IN_KEY: _offset("_key_or_none"),
+            block.TENSOR: id(Tensor), block.NDARRAY: id(np.ndarray), block.ROOM: id(memory.Room),
+            block.NONE: id(None), block.IN_DATA: _offset("_data"),
+            block.IN_KEY: _offset("_key_or_none"),
         }  # fmt: skip
         for place, found in facts.items():
             self.block[place] = found
@@ -196,7 +197,8 @@ class DirectCall:
             raise
         if status == block.RENEW:
             self.renew()
-            return self.go_on(args, self.call(*args))
+            status = self.call(*args)
+            return block.MISS if status == block.RENEW else self.go_on(args, status)
         return status
 
     def renew(self) -> None:

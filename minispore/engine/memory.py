@@ -36,15 +36,12 @@ def new(shape: Shape, dtype: np.dtype) -> np.ndarray:
 
 
 def is_free(array: np.ndarray, known: int) -> bool:
-    """True if no one has an array, or a view of its memory, beside `known` references.
-
-    (NumPy lets a view refer to the array that has the memory, not to the one it is a view of.)
-    """
+    """True if no one has an array, or a view of its memory, beside `known` references."""
     owner = array.base
     if getrefcount(array) > known + 2:  # our parameter's, and that of the question
         return False
     return owner is None or (
-        type(owner) is np.ndarray and owner.base is None and getrefcount(owner) <= 3
+        type(owner) in (np.ndarray, Room) and owner.base is None and getrefcount(owner) <= 3
     )
 
 

@@ -27,11 +27,11 @@ from minispore.engine.kernels.words import (
     OUTPUTS, N_OUTPUTS,  # (slot, where an array for it is, the Tensor that is written or 0)
     FLAGS_OF_CHECKS, N_CHECKS,  # slots of bools which must come out true
     OWNED, N_OWNED,  # Tensors that are written where they are
-    HELD, TENSOR, NDARRAY, NONE,  # arrays in use; addresses of types, and of None
+    HELD, TENSOR, NDARRAY, ROOM, NONE,  # arrays in use; addresses of types, and of None
     IN_DATA, IN_KEY,  # where a Tensor has its array, and its key
     HITS,  # how many calls have been made so
     SIZE,
-) = range(26)  # fmt: skip
+) = range(27)  # fmt: skip
 DONE, AGAIN, MISS, RENEW = range(4)  # what a call gives; see engine/direct.py
 TYPE, RANK, SHAPE, DTYPE = 8, 24, 32, 56  # of any object, and of an ndarray
 AXES = 8  # words for an argument's sizes
@@ -123,7 +123,9 @@ def is_free(block, array):
     owner = word(array + BASE)
     free = i8(p_i4(array)[0] == 1)
     if owner != 0:
-        free = free & i8(word(owner + TYPE) == block[NDARRAY]) & i8(p_i4(owner)[0] == 1)
+        kind = word(owner + TYPE)
+        free = free & i8((kind == block[NDARRAY]) | (kind == block[ROOM]))
+        free = free & i8(p_i4(owner)[0] == 1)
         if free != 0:
             free = i8(word(owner + BASE) == 0)
     return free
