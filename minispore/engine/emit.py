@@ -14,7 +14,8 @@
 
 Values are computed in loops over the columns.  A reduction ends a loop: what needs it comes in the
 next one.  A full value that a later loop needs again is computed again if that is cheap, and kept
-in its buffer, or in a row of scratch, if not.  Sizes are arguments: kernels serve all sizes.
+in its buffer, or in a row of scratch, if not.  Sizes are arguments (but for very few columns):
+kernels serve all sizes.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from minispore.engine.lower import Step
 
 LONG = 4096  # a sum of more columns is made of partial sums, for accuracy
 BLOCK_ROWS = 64  # the same for sums over rows
+FEW = 4  # columns: so few are a constant, and their loops straight code
 TOGETHER = 2048  # elements of rows that go through one loop, then through the next
 
 _WORDS = {"abs": "fabs", "sqrt": "sqrt"}  # of one name for all floats
@@ -442,7 +444,8 @@ class _Emitter:
         group = self.group
         if not group.is_flat:
             self.arguments.append(group.columns)
-            self.top.append("C = args[0]")
+            few = group.columns if group.columns <= FEW else "args[0]"
+            self.top.append(f"C = {few}")
         n_stages = max(self.stage.values()) + 1
         self.keep_what_is_dear(n_stages)
         stages = [self.stage_lines(stage) for stage in range(n_stages)]

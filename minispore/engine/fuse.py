@@ -70,6 +70,8 @@ class _Grouping:
         )
         candidates = sorted((g for g in self.groups if g in others), key=lambda g: -g.size)
         candidates += [g for b in _whole_inputs(step) for g in self.readers.get(b, ())]
+        if step.size == 1:  # single numbers, such as a learning rate: with others, but no later
+            candidates += [g for g in self.groups if g.size == 1 and g.needs.issuperset(others)]
         chosen = next((g for g in candidates if self.joins(step, g, others)), None)
         if chosen is None:
             kinds = dict.fromkeys(step.outs, step.gives)
@@ -204,7 +206,7 @@ def _domain(step: Step, g: Group) -> tuple[dict[str, str], str] | None:
     """What a step takes from inside a group, by how it reads it, and what it gives."""
     if step.kind == "map" and step.is_flat:
         if step.size == g.size:
-            return {"full": "full", "scalar": "row"}, "full"
+            return {"full": "full", "scalar": "full" if g.size == 1 else "row"}, "full"
         if not g.is_flat and step.size == g.rows:
             return {"full": "row", "scalar": "none"}, "row"
         return None
@@ -264,14 +266,15 @@ def _unite(g: Group, h: Group) -> bool:
         return False
     both = kinds | g.kinds
     rows, columns = (h.rows, h.columns) if g.is_flat and not h.is_flat else (g.rows, g.columns)
+    alone = "full" if g.size == 1 and g.is_flat and h.is_flat else "row" if rows == 1 else "none"
     for step in [*h.steps, *g.steps]:
         if both[step.out] == "total":
             continue
         for view, how in zip(step.inputs, step.ways, strict=True):
             inside = both.get(view.buffer)
             row_step = both[step.out] == "row" and step.kind == "map"
-            wanted = {"full": "row" if row_step else "full", "row": "row",
-                      "scalar": "row" if rows == 1 else "none"}.get(how[0])  # fmt: skip
+            whole = "row" if row_step else "full"
+            wanted = {"full": whole, "row": "row", "scalar": alone}.get(how[0])
             if inside is not None and inside != wanted:
                 return False
     g.rows, g.columns, g.is_flat = rows, columns, g.is_flat and h.is_flat
