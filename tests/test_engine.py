@@ -325,3 +325,24 @@ def test_only_sums_are_computed_in_any_order(axis: Any) -> None:
     x = np.random.default_rng(0).standard_normal((8, 64)).astype(np.float32)
     agree(traced(lambda x: ops.reduce_sum((x + 1e6) - 1e6, axis), [x]), [x])
     agree(traced(lambda x: ((x + 1e6) - 1e6) + ops.sum(ops.sum(x, axis)), [x]), [x])
+
+
+@pytest.mark.parametrize("shape", [(37, 100), (130, 3), (1, 50), (5, 3000), (65, 64), (200, 1)])
+def test_rows_in_blocks(shape: tuple[int, int]) -> None:
+    """Rows of any number and length, with sums along both axes and a value of each row."""
+    rng = np.random.default_rng(0)
+    x, row = (rng.standard_normal(s).astype(np.float32) for s in (shape, (shape[0], 1)))
+
+    def fn(x: Any, row: Any) -> tuple:
+        e = ops.exp(x - ops.amax(x, -1, keepdims=True))
+        share = e / e.sum(-1, keepdims=True)
+        d = (share + row) - (share * x).mean(-1, keep_dims=True)
+        return share, d / row, d.sum(0), ops.log(e.sum(-1)).sum()
+
+    assert agree(traced(fn, [x, row]), [x, row]) <= 2
+
+
+def test_single_numbers_share_a_kernel() -> None:
+    a, b = np.array(0.3, np.float32), np.array([2.0], np.float32)
+    graph = traced(lambda a, b: (1 - a * 0.9, ops.sqrt(b) / 3, a + 2), [a, b])
+    assert agree(graph, [a, b]) == 1
