@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from minispore.frontend import calls
 from minispore.frontend.errors import UnsupportedError
 from minispore.frontend.evaluate import Evaluator
-from minispore.frontend.exits import is_symbolic, type_name
+from minispore.frontend.values import is_symbolic, type_name
 from minispore.primitive import current_handler, eager_handler, handled_by, is_tracing
 from minispore.tensor import is_tensor
 from minispore.tree import Structure, constant_key, flatten, unflatten

@@ -31,11 +31,12 @@ from minispore.frontend.capture import Older, Opaque, items_of
 from minispore.frontend.commits import Store, Target
 from minispore.frontend.errors import UnsupportedError, deep_stack, locate
 from minispore.frontend.evaluate import Evaluator
-from minispore.frontend.exits import Unreachable, is_symbolic, refuse_choice
+from minispore.frontend.exits import Unreachable
 from minispore.frontend.guards import Guard, Guarded
 from minispore.frontend.heap import Closure, Lazy
 from minispore.frontend.lower import Lowering
 from minispore.frontend.trace import Tracer
+from minispore.frontend.values import is_symbolic, refuse_choice
 from minispore.graph_function import GraphFunction
 from minispore.inputs import Axes
 from minispore.ir.interp import debugging

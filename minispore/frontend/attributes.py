@@ -16,9 +16,9 @@ import numpy as np
 from minispore.frontend.capture import is_stdlib, is_trusted
 from minispore.frontend.commits import NEW
 from minispore.frontend.control import for_each
-from minispore.frontend.exits import refuse_choice, type_name
 from minispore.frontend.heap import UNSET, Choice
 from minispore.frontend.text import method_of_text
+from minispore.frontend.values import refuse_choice, type_name
 from minispore.parameter import Parameter
 from minispore.primitive import ScalarLike, is_number
 from minispore.tensor import Tensor

@@ -19,15 +19,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minispore.dims import Dim
-from minispore.frontend import exits, text
+from minispore.frontend import text
 from minispore.frontend.attributes import set_attribute, set_plainly
 from minispore.frontend.control import choose, each_text, for_each, pick, truth
 from minispore.frontend.errors import UnsupportedError, hidden_state
-from minispore.frontend.exits import Raised, is_symbolic
+from minispore.frontend.exits import Raised
 from minispore.frontend.heap import END, UNSET, Choice, Closure, Lazy
 from minispore.frontend.loops import SymbolicRange
 from minispore.frontend.natives import native
 from minispore.frontend.objects import iterate, move
+from minispore.frontend.values import (
+    constant_or_number,
+    is_symbolic,
+    is_text_choice,
+    python_method,
+    refuse_choice,
+    type_name,
+)
 from minispore.mutable import mutable
 from minispore.parameter import Parameter
 from minispore.primitive import REGISTRY, ScalarLike, apply
@@ -59,7 +67,7 @@ def _pure(function: Any) -> None:
 
     def handler(ev: Evaluator, *args: Any, **kwargs: Any) -> Any:
         for value in [*args, *kwargs.values()]:
-            exits.refuse_choice(value, f"an argument of {function.__name__}")
+            refuse_choice(value, f"an argument of {function.__name__}")
         out = function(*args, **kwargs)
         return ev.born(out) if isinstance(out, (list, dict, set)) else out
 
@@ -96,7 +104,7 @@ def _number(kind: type) -> Handler:
             cast = REGISTRY["ScalarCast"].bound(kind=kind)
             return args[0] if args[0].kind is kind else apply(cast, args[0])
         for value in args:
-            exits.refuse_choice(value, f"the argument of {kind.__name__}")
+            refuse_choice(value, f"the argument of {kind.__name__}")
             if isinstance(value, Text):
                 raise NeedConstant(
                     "the number in a string that depends on a Tensor", "keep the number, too"
@@ -114,7 +122,7 @@ def _index(ev: Evaluator, value: Any) -> Any:
         raise TypeError("'float' object cannot be interpreted as an integer")
     if isinstance(value, (Tensor, Scalar)):
         return ev.call(int, [value], {})
-    return exits.constant_or_number(value)
+    return constant_or_number(value)
 
 
 _builtin(int)(_number(int))
@@ -135,8 +143,8 @@ def _mutable(ev: Evaluator, value: Any, dynamic_len: bool = False) -> Any:
 
 @_builtin(len)
 def _len(ev: Evaluator, value: Any) -> Any:
-    exits.refuse_choice(value, "the argument of len")
-    if method := exits.python_method(value, "__len__"):
+    refuse_choice(value, "the argument of len")
+    if method := python_method(value, "__len__"):
         return ev.call(method, [value], {})
     return value.shape[0] if isinstance(value, Tensor) and value.shape else len(value)
 
@@ -220,7 +228,7 @@ def _tuple(ev: Evaluator, items: Any = ()) -> Any:
 @_builtin(dict)
 def _dict(ev: Evaluator, items: Any = (), **more: Any) -> Any:
     pairs = items if isinstance(items, dict) else [tuple(p) for p in iterate(ev, items)]
-    exits.refuse_choice(pairs, "the argument of dict")
+    refuse_choice(pairs, "the argument of dict")
     return ev.born(dict(pairs, **more))
 
 
@@ -248,7 +256,7 @@ _builtin(iter)(iterate)
 @_builtin(next)
 def _next(ev: Evaluator, it: Any, *default: Any) -> Any:
     if not isinstance(it, Lazy):
-        raise TypeError(f"'{exits.type_name(it)}' object is not an iterator")
+        raise TypeError(f"'{type_name(it)}' object is not an iterator")
     item = it.advance()
     if item is END and not default:
         raise StopIteration
@@ -291,7 +299,7 @@ def _enumerate(ev: Evaluator, items: Any, start: int = 0) -> Any:
 @_builtin(reversed)
 def _reversed(ev: Evaluator, items: Any) -> Any:
     if isinstance(items, (set, Lazy)):
-        raise TypeError(f"'{exits.type_name(items)}' object is not reversible")
+        raise TypeError(f"'{type_name(items)}' object is not reversible")
     return iterate(ev, tuple(iterate(ev, items))[::-1])
 
 
@@ -343,7 +351,7 @@ def _sorted(ev: Evaluator, items: Any, key: Any = None, reverse: bool = False) -
 def _isinstance(ev: Evaluator, value: Any, kind: Any) -> Any:
     if isinstance(value, Choice):
         return for_each(ev, value, lambda o: _isinstance(ev, o, kind))
-    exits.refuse_choice(value, "the argument of isinstance")
+    refuse_choice(value, "the argument of isinstance")
     if isinstance(value, Parameter) and not issubclass(Tensor, kind):
         _refuse_perhaps(ev, value, "isinstance")
     if isinstance(value, ScalarLike):
@@ -365,7 +373,7 @@ _builtin(issubclass)(lambda ev, kind, base: issubclass(kind, base))
 
 @_builtin(type)
 def _type(ev: Evaluator, value: Any) -> Any:
-    exits.refuse_choice(value, "the argument of type")
+    refuse_choice(value, "the argument of type")
     _refuse_perhaps(ev, value, "type")
     if isinstance(value, ScalarLike):
         return value.kind
@@ -438,7 +446,7 @@ def _print(ev: Evaluator, args: list[Any], kwargs: dict[str, Any]) -> None:
     ends |= {k: v for k, v in kwargs.items() if k in ends and v is not None}
     for name, value in ends.items():
         if not isinstance(value, str):
-            raise TypeError(f"{name} must be None or a string, not {exits.type_name(value)}")
+            raise TypeError(f"{name} must be None or a string, not {type_name(value)}")
     text.emit_print(ev, args, **ends)
 
 
@@ -465,13 +473,13 @@ def call_container_method(ev: Evaluator, method: Any, args: list[Any], kwargs: d
     obj, name = getattr(method, "__self__", None), method.__name__
     if isinstance(obj, types.ModuleType) or obj is None:
         return native(ev, method, args, kwargs)
-    exits.refuse_choice(obj, "the object")
+    refuse_choice(obj, "the object")
     if name not in _KEEPS:
-        if any(exits.is_text_choice(a) for a in args):
+        if any(is_text_choice(a) for a in args):
             call = lambda *now: call_container_method(ev, method, list(now), kwargs)  # noqa: E731
             return each_text(ev, args, call)
         for value in args:
-            exits.refuse_choice(value, f"an argument of {name}")
+            refuse_choice(value, f"an argument of {name}")
     if isinstance(obj, str):
         args = [list(iterate(ev, args[0]))] if name == "join" else args
         if any(is_symbolic(a) for a in [*args, *kwargs.values()]) or name == "format":
@@ -524,7 +532,7 @@ def _search(ev: Evaluator, items: list, name: str, wanted: Any, *bounds: int) ->
     if name == "count":
         return len(found)
     if not found:
-        shown = exits.type_name(wanted) if is_symbolic(wanted) else repr(wanted)
+        shown = type_name(wanted) if is_symbolic(wanted) else repr(wanted)
         raise ValueError(
             "list.remove(x): x not in list" if name == "remove" else f"{shown} is not in list"
         )

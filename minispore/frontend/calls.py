@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from minispore.frontend import control, exits
+from minispore.frontend import control
 from minispore.frontend.builtins import BUILTINS, call_container_method
 from minispore.frontend.capture import is_trusted
 from minispore.frontend.cells import call_cell
@@ -20,6 +20,7 @@ from minispore.frontend.classes import instantiate, is_generated
 from minispore.frontend.functions import call_python
 from minispore.frontend.heap import Choice, Closure
 from minispore.frontend.natives import PURE, is_native, native
+from minispore.frontend.values import type_name
 from minispore.primitive import Primitive
 from minispore.tensor import Tensor
 from minispore.tree import Text
@@ -39,7 +40,7 @@ def call(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) 
     if isinstance(function, Choice):
         return control.for_each(ev, function, lambda f: call(ev, f, args, kwargs))
     if not callable(function):
-        raise TypeError(f"'{exits.type_name(function)}' object is not callable")
+        raise TypeError(f"'{type_name(function)}' object is not callable")
     if isinstance(function, _LISTED) and function in BUILTINS:
         return BUILTINS[function](ev, args, kwargs)
     for kind, handler in SPECIAL:
@@ -97,7 +98,7 @@ def _call_descriptor(ev: Evaluator, function: Any, args: list[Any], kwargs: dict
     if not isinstance(args[0], (function.__objclass__, Text)):
         raise TypeError(
             f"descriptor '{function.__name__}' for '{function.__objclass__.__name__}' objects "
-            f"doesn't apply to a '{exits.type_name(args[0])}' object"
+            f"doesn't apply to a '{type_name(args[0])}' object"
         )
     if isinstance(args[0], Text):
         return call(ev, ev.get_attribute(args[0], function.__name__), args[1:], kwargs)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from minispore.abstract import Abstract, AbstractScalar, agree
 from minispore.dims import Dim, same
 from minispore.frontend.choices import chain_of, kind_of, mark, none_first, number_of, numbered
-from minispore.frontend.exits import Peel, type_name, with_place
+from minispore.frontend.exits import Peel
 from minispore.frontend.heap import (
     UNSET,
     Choice,
@@ -30,6 +30,7 @@ from minispore.frontend.heap import (
     read_slots,
     write_slots,
 )
+from minispore.frontend.values import type_name, with_place
 from minispore.ir.node import Node, ParameterNode
 from minispore.primitive import ScalarLike
 from minispore.symbolic import Scalar, wrap

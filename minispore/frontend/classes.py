@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from minispore.frontend.capture import is_trusted
 from minispore.frontend.errors import UnsupportedError
-from minispore.frontend.exits import Raised, is_symbolic
+from minispore.frontend.exits import Raised
 from minispore.frontend.natives import PURE, native, with_constants
+from minispore.frontend.values import is_symbolic
 from minispore.parameter import Parameter
 from minispore.primitive import Primitive
 from minispore.tensor import Tensor

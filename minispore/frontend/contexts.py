@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from minispore.frontend import handlers
 from minispore.frontend.control import truth
 from minispore.frontend.errors import UnsupportedError
-from minispore.frontend.exits import GO_ON, Exit, refuse_choice, type_name
+from minispore.frontend.exits import GO_ON, Exit
 from minispore.frontend.heap import Trial
+from minispore.frontend.values import refuse_choice, type_name
 
 if TYPE_CHECKING:
     from minispore.frontend.evaluate import Evaluator

@@ -17,14 +17,10 @@ from minispore import ops
 from minispore.abstract import AbstractScalar
 from minispore.dims import Dim
 from minispore.frontend.errors import UnsupportedError
-from minispore.frontend.exits import (
-    GO_ON,
-    RAISE,
-    RETURN,
-    Arm,
-    Condition,
-    Exit,
-    Unreachable,
+from minispore.frontend.exits import GO_ON, RAISE, RETURN, Arm, Condition, Exit, Unreachable
+from minispore.frontend.heap import Choice, Conflict, Region, SwitchNode
+from minispore.frontend.merge import Merge
+from minispore.frontend.values import (
     constant_or_number,
     is_symbolic,
     is_text_choice,
@@ -32,8 +28,6 @@ from minispore.frontend.exits import (
     refuse_choice,
     refuse_size,
 )
-from minispore.frontend.heap import Choice, Conflict, Region, SwitchNode
-from minispore.frontend.merge import Merge
 from minispore.ir.interp import interpret
 from minispore.ir.node import FuncGraph, Node, ValueNode
 from minispore.parameter import Parameter

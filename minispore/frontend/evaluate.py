@@ -15,13 +15,13 @@ import ast
 import builtins
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from minispore.frontend import (
     attributes,
     calls,
+    comprehensions,
     contexts,
     control,
     exits,
@@ -45,12 +45,13 @@ from minispore.frontend.exits import (
     Unreachable,
 )
 from minispore.frontend.fence import location
-from minispore.frontend.heap import END, UNSET, Closure, Env, Frame, Lazy, Region
+from minispore.frontend.heap import UNSET, Closure, Env, Lazy, Region
 from minispore.frontend.operators import BINARY, COMPARE, INPLACE, UNARY
 from minispore.frontend.recorder import Recorder
 from minispore.frontend.source import analyse
+from minispore.frontend.values import refuse_choice, type_name, working_on
 from minispore.ir.node import Location, Node, Origin
-from minispore.symbolic import NeedConstant, Scalar
+from minispore.symbolic import Scalar
 from minispore.tensor import Tensor
 
 
@@ -211,7 +212,7 @@ class Evaluator(Recorder):
         extends = isinstance(old, list) and isinstance(node.op, ast.Add)
         if extends and not hasattr(type(right), "__radd__"):  # as a Tensor has: it makes the sum
             right = self.iterate(right)
-        with exits.working_on({node.target: old, node.value: right}):
+        with working_on({node.target: old, node.value: right}):
             store(self.operate(INPLACE[type(node.op)], old, right))
 
     def statement_FunctionDef(self, node: ast.FunctionDef) -> None:
@@ -225,7 +226,7 @@ class Evaluator(Recorder):
             elif isinstance(target, ast.Subscript):
                 container, index = self.expression(target.value), self.expression(target.slice)
                 self.at(target)
-                exits.refuse_choice(container, "what is deleted from")
+                refuse_choice(container, "what is deleted from")
                 self.touch_items(container)
                 del container[index]
             else:
@@ -340,7 +341,7 @@ class Evaluator(Recorder):
         elif isinstance(target, ast.Subscript):
             obj, index = self.expression(target.value), self.expression(target.slice)
             self.at(target)
-            with exits.working_on({target.value: obj, "value": value}):
+            with working_on({target.value: obj, "value": value}):
                 objects.set_item(self, obj, index, value)
         elif isinstance(target, (ast.Tuple, ast.List)):
             self.unpack(target, value)
@@ -350,7 +351,7 @@ class Evaluator(Recorder):
     def unpack(self, target: ast.Tuple | ast.List, value: Any) -> None:
         self.at(target)
         if not hasattr(type(value), "__iter__") and not hasattr(type(value), "__getitem__"):
-            raise TypeError(f"cannot unpack non-iterable {exits.type_name(value)} object")
+            raise TypeError(f"cannot unpack non-iterable {type_name(value)} object")
         items = self.iterate(value)
         n = len(target.elts)
         star = [i for i, t in enumerate(target.elts) if isinstance(t, ast.Starred)]
@@ -428,7 +429,7 @@ class Evaluator(Recorder):
     def expression_BinOp(self, node: ast.BinOp) -> Any:
         left, right = self.expression(node.left), self.expression(node.right)
         self.at(node)
-        with exits.working_on({node.left: left, node.right: right}):
+        with working_on({node.left: left, node.right: right}):
             return self.operate(BINARY[type(node.op)], left, right)
 
     def expression_UnaryOp(self, node: ast.UnaryOp) -> Any:
@@ -436,14 +437,14 @@ class Evaluator(Recorder):
             return control.negate(self, self.truth_of(node.operand))
         value = self.expression(node.operand)
         self.at(node)
-        with exits.working_on({node.operand: value}):
+        with working_on({node.operand: value}):
             return self.operate(UNARY[type(node.op)], value)
 
     def spread(self, more: Any) -> dict:
         """``**more``, in a call or a display."""
-        exits.refuse_choice(more, "what follows **")
+        refuse_choice(more, "what follows **")
         if not isinstance(more, dict):
-            raise TypeError(f"'{exits.type_name(more)}' object is not a mapping")
+            raise TypeError(f"'{type_name(more)}' object is not a mapping")
         return more
 
     def operate(self, function: Callable, *operands: Any) -> Any:
@@ -460,7 +461,7 @@ class Evaluator(Recorder):
         if isinstance(op, (ast.In, ast.NotIn)):
             found = control.contains(self, right, left)
             return found if isinstance(op, ast.In) else control.negate(self, found)
-        with exits.working_on({node.left: left, node.comparators[0]: right}):
+        with working_on({node.left: left, node.comparators[0]: right}):
             return self.operate(COMPARE[type(op)], left, right)
 
     def expression_BoolOp(self, node: ast.BoolOp) -> Any:
@@ -495,7 +496,7 @@ class Evaluator(Recorder):
     def expression_Subscript(self, node: ast.Subscript) -> Any:
         obj, index = self.expression(node.value), self.expression(node.slice)
         self.at(node)
-        with exits.working_on({node.value: obj}):
+        with working_on({node.value: obj}):
             return objects.get_item(self, obj, index)
 
     def expression_Slice(self, node: ast.Slice) -> Any:
@@ -534,7 +535,7 @@ class Evaluator(Recorder):
         self.at(node)
         if not calls.is_op(function):
             return self.call(function, args, kwargs)
-        with exits.working_on(_operands(node, function, args, kwargs)):
+        with working_on(_operands(node, function, args, kwargs)):
             return self.call(function, args, kwargs)
 
     def expression_JoinedStr(self, node: ast.JoinedStr) -> Any:
@@ -547,80 +548,18 @@ class Evaluator(Recorder):
         self.at(node)
         return text.formatted(self, value, node.conversion, spec)
 
-    def generator(self, node: Any, make: Callable[[], Any]) -> Lazy:
-        """What a generator expression is: its loops, run as far as the next item is asked for.
-
-        The first iterable is evaluated at once, in the scope around; all else in a scope of its
-        own, when it is reached.
-        """
-        outer, loops_ = self.frame, node.generators
-        targets = {n.id for g in loops_ for n in ast.walk(g.target) if isinstance(n, ast.Name)}
-        walrus = {n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr)}
-        env = self.born(Env(outer.env, frozenset(targets)))
-        code = replace(outer.code, local=frozenset(targets), nonlocal_=frozenset(walrus))
-        first = self.iterator(self.expression(loops_[0].iter))
-
-        def step(it: Lazy, k: int) -> bool:
-            """Bind the targets of loop k, and of those around it, to their next items."""
-            while True:
-                if it.slots[k] is None:  # it begins anew for each item of the loop around it
-                    if not step(it, k - 1):
-                        return False
-                    it.slots[k] = self.iterator(self.expression(loops_[k].iter))
-                item = it.slots[k].advance()
-                if item is not END:
-                    self.assign(loops_[k].target, item)
-                    if self.all_true(loops_[k].ifs):
-                        return True
-                elif k == 0:
-                    return False
-                else:
-                    it.slots[k] = None
-
-        def advance(it: Lazy) -> Any:
-            self.frames.append(Frame(code, env, outer.owner, self.frame.where, None, self.region))
-            try:
-                self.region.touch(it)
-                return make() if step(it, len(loops_) - 1) else END
-            finally:
-                self.frames.pop()
-
-        made = Lazy(advance)
-        made.slots |= dict.fromkeys(range(len(loops_))) | {0: first}
-        return self.born(made)
-
-    def all_true(self, tests: list[ast.expr]) -> bool:
-        """Whether all conditions of a comprehension hold."""
-        for test in tests:
-            condition = self.truth_of(test)
-            if not isinstance(condition, bool):
-                raise NeedConstant(
-                    "the length of a comprehension that a Tensor decides",
-                    "multiply by a mask, or choose with ops.where",
-                )
-            if not condition:
-                return False
-        return True
-
-    def comprehension(self, node: Any, make: Callable[[], Any]) -> list[Any]:
-        """The items of a comprehension."""
-        it, items = self.generator(node, make), []
-        while (item := it.advance()) is not END:
-            items.append(item)
-        return items
-
     def expression_GeneratorExp(self, node: ast.GeneratorExp) -> Any:
-        return self.generator(node, lambda: self.expression(node.elt))
+        return comprehensions.generator(self, node, lambda: self.expression(node.elt))
 
     def expression_ListComp(self, node: ast.ListComp) -> Any:
-        return self.born(self.comprehension(node, lambda: self.expression(node.elt)))
+        return self.born(comprehensions.items(self, node, lambda: self.expression(node.elt)))
 
     def expression_SetComp(self, node: ast.SetComp) -> Any:
-        return self.born(set(self.comprehension(node, lambda: self.expression(node.elt))))
+        return self.born(set(comprehensions.items(self, node, lambda: self.expression(node.elt))))
 
     def expression_DictComp(self, node: ast.DictComp) -> Any:
         pair = lambda: (self.expression(node.key), self.expression(node.value))  # noqa: E731
-        return self.born(dict(self.comprehension(node, pair)))
+        return self.born(dict(comprehensions.items(self, node, pair)))
 
     # ---------------------------------------------------------------------- objects
 

@@ -21,9 +21,9 @@ from minispore.autodiff.tape import StandIns
 from minispore.autodiff.transform import J
 from minispore.frontend.carry import mutable
 from minispore.frontend.choices import chain_of
-from minispore.frontend.exits import refuse_choice
 from minispore.frontend.heap import Choice, Conflict, GradNode, OutNode, Region, WhileNode, World
 from minispore.frontend.lower import Lowering
+from minispore.frontend.values import refuse_choice
 from minispore.ir.node import CNode, Node, ParameterNode
 from minispore.primitive import REGISTRY, apply
 from minispore.symbolic import Scalar, scalar_op, wrap

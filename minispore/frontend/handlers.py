@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from minispore.frontend import control
 from minispore.frontend.errors import UnsupportedError, locate
-from minispore.frontend.exits import GO_ON, Exit, is_symbolic
+from minispore.frontend.exits import GO_ON, Exit
 from minispore.frontend.heap import UNSET, Trial
+from minispore.frontend.values import is_symbolic
 from minispore.ir.node import Location
 from minispore.tree import NeedConstant
 

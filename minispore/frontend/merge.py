@@ -23,7 +23,7 @@ from minispore.frontend.choices import (
     kind_of,
     none_first,
 )
-from minispore.frontend.exits import RAISE, RETURN, Exit, type_name, with_place
+from minispore.frontend.exits import RAISE, RETURN, Exit
 from minispore.frontend.heap import (
     UNSET,
     Choice,
@@ -35,6 +35,7 @@ from minispore.frontend.heap import (
     read_slots,
     write_slots,
 )
+from minispore.frontend.values import type_name, with_place
 from minispore.ir.node import Node
 from minispore.primitive import as_tensor, is_number
 from minispore.symbolic import Scalar, scalar_op, wrap

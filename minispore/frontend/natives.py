@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from minispore.context import get_context
 from minispore.dims import Dim
 from minispore.dtype import DType
-from minispore.frontend import control, exits
+from minispore.frontend import control
 from minispore.frontend.capture import is_trusted
 from minispore.frontend.errors import UnsupportedError, hidden_state
-from minispore.frontend.exits import is_symbolic
+from minispore.frontend.values import is_symbolic, is_text_choice, refuse_choice
 from minispore.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def is_native(module: str) -> bool:
 
 def native(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Run a function as it is: an op on nodes, or a pure function on constants."""
-    if any(exits.is_text_choice(a) for a in args):
+    if any(is_text_choice(a) for a in args):
         return control.each_text(ev, args, lambda *now: native(ev, function, list(now), kwargs))
     for value in [*args, *kwargs.values()]:
         _refuse_deep(value)
@@ -99,7 +99,7 @@ def _host(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any])
 
 def _refuse_deep(value: Any) -> None:
     """Refuse what differs between arms, also inside containers."""
-    exits.refuse_choice(value, "an argument")
+    refuse_choice(value, "an argument")
     if isinstance(value, (list, tuple, dict)):
         for item in value.values() if isinstance(value, dict) else value:
             _refuse_deep(item)

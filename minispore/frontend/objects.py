@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING, Any
 from minispore.dims import Dim
 from minispore.frontend.control import as_value, branch, check, choose, each_text, for_each, truth
 from minispore.frontend.errors import UnsupportedError
-from minispore.frontend.exits import (
-    GO_ON,
-    RAISE,
-    Exit,
-    Unreachable,
+from minispore.frontend.exits import GO_ON, RAISE, Exit, Unreachable
+from minispore.frontend.heap import END, Choice, Lazy
+from minispore.frontend.loops import SymbolicRange
+from minispore.frontend.values import (
     constant_or_number,
     is_text_choice,
     python_method,
     refuse_choice,
 )
-from minispore.frontend.heap import END, Choice, Lazy
-from minispore.frontend.loops import SymbolicRange
 from minispore.ir.node import Node, ValueNode, is_call_of
 from minispore.symbolic import NeedConstant, Scalar
 from minispore.tensor import Tensor

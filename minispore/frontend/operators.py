@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minispore.dims import Dim, as_number, equal
-from minispore.frontend import control, exits
+from minispore.frontend import control
 from minispore.frontend.text import operate_on_text
+from minispore.frontend.values import is_text_choice, refuse_choice, type_name
 from minispore.primitive import ScalarLike
 from minispore.symbolic import NeedConstant
 from minispore.tensor import Tensor
@@ -41,10 +42,10 @@ _REFLECTED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": 
 
 def operate(ev: Evaluator, function: Callable, *operands: Any) -> Any:
     """An operator on values."""
-    if any(exits.is_text_choice(v) for v in operands):
+    if any(is_text_choice(v) for v in operands):
         return control.each_text(ev, list(operands), lambda *now: operate(ev, function, *now))
     for v in operands:
-        exits.refuse_choice(v, "an operand")
+        refuse_choice(v, "an operand")
     if len(operands) == 2 and function.__name__ not in _REFLECTED:
         formats = function in (operator.mod, operator.imod) and isinstance(operands[0], str)
         if formats or any(isinstance(v, Text) for v in operands):
@@ -85,7 +86,7 @@ def _by_protocol(ev: Evaluator, function: Callable, *operands: Any) -> Any:
                 return out
     if function in (operator.eq, operator.ne):
         return (operands[0] is operands[1]) is (function is operator.eq)
-    return function(*(type(exits.type_name(v), (), {})() for v in operands))  # Python's error
+    return function(*(type(type_name(v), (), {})() for v in operands))  # Python's error
 
 
 def _candidates(function: Callable, left: Any, *more: Any) -> list[tuple[Any, str, list[Any]]]:

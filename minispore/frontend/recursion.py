@@ -16,9 +16,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minispore.frontend.carry import Carried, Carry, Returned, abstract_of, is_leaf, mutable
-from minispore.frontend.exits import Peel, Unreachable, is_symbolic
+from minispore.frontend.exits import Peel, Unreachable
 from minispore.frontend.heap import AgainNode, Frame, GradNode, RecursionNode, Region, RegionNode
 from minispore.frontend.source import Code
+from minispore.frontend.values import is_symbolic
 from minispore.ir.node import Node
 from minispore.symbolic import wrap
 from minispore.tensor import Tensor

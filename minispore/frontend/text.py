@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from minispore.frontend import control
 from minispore.frontend.capture import is_trusted
 from minispore.frontend.errors import UnsupportedError
-from minispore.frontend.exits import Raised, is_symbolic, python_method, refuse_choice
+from minispore.frontend.exits import Raised
 from minispore.frontend.heap import Choice, Closure
+from minispore.frontend.values import is_symbolic, python_method, refuse_choice
 from minispore.parameter import Parameter
 from minispore.primitive import REGISTRY, ScalarLike, apply
 from minispore.symbolic import NeedConstant, is_run_time
