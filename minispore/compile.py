@@ -141,9 +141,10 @@ class JitFunction:
         while made < len(calls):
             shortcut = self._graphs.shortcut
             if shortcut is not None and not tapes.active and not is_tracing():
-                made += shortcut.several(calls[made:])
+                number, found = shortcut.several(calls[made:])
+                made += number
                 if made == len(calls):
-                    return shortcut.result(calls[-1])
+                    return found
             found = self(*calls[made])
             made += 1
         return found

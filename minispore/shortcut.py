@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import ast
 import os
+import threading
 from collections.abc import Sequence
-from contextlib import nullcontext
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +40,9 @@ class Shortcut:
     ):
         self.direct = direct
         self.call, self.arrays = direct.call, direct.arrays
-        # what does not let other threads run needs no lock
-        self.lock = compiled.lock if compiled.writes and direct.unlocks else None
+        # until the results are taken: the next call, of another thread, overwrites them
+        self.lock = compiled.lock if compiled.writes else threading.Lock()
+        self.waits = bool(compiled.writes)  # else the long way is as good
         self.rest = Guarded(watch.rest, "A", watch.values, {}).function() if watch.rest else None
         self.captured, self.structure, self.places = captured, compiled.structure, compiled.places
         is_one = isinstance(compiled.structure, Leaf) and compiled.places[0] < 0
@@ -51,31 +52,33 @@ class Shortcut:
     def __call__(self, args: tuple) -> Any:
         if self.rest is not None and not self.holds(args):
             return MISSED
-        if self.lock is not None:
-            self.lock.acquire()
+        if not self.lock.acquire(self.waits):
+            return MISSED
         try:
             status = self.call(*args)
             if status and self.direct.go_on(args, status):
                 return MISSED
+            return self.result(args)
         finally:
-            if self.lock is not None:
-                self.lock.release()
-        return self.result(args)
+            self.lock.release()
 
     def holds(self, args: tuple) -> bool:
         """True if what only Python can tell is as it was."""
         return self.rest is None or self.rest([a for a in args if type(a) is Tensor]) is not None
 
-    def several(self, calls: Sequence[tuple]) -> int:
-        """Make calls one after the other, up to one that is to go the long way: how many."""
+    def several(self, calls: Sequence[tuple]) -> tuple[int, Any]:
+        """Make calls one after the other, up to one that is to go the long way.
+
+        How many, and the result of the last if that are all.
+        """
         arity = len(calls[0])
         if not arity or any(len(c) != arity for c in calls) or not self.holds(calls[0]):
-            return 0
-        with self.lock or nullcontext():
+            return 0, None
+        with self.lock:
             made, status = divmod(self.direct.calls(*chain.from_iterable(calls)), 4)
             if status and not self.direct.go_on(calls[made], status):
                 made += 1
-        return made
+            return made, self.result(calls[-1]) if made == len(calls) else None
 
     def result(self, args: tuple) -> Any:
         """What the last call, which had these arguments, returns: Tensors, at its leaves."""

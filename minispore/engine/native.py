@@ -109,9 +109,16 @@ class _MethodDef(ctypes.Structure):
     ]  # fmt: skip
 
 
-@functools.cache
+_definitions: dict[str, _MethodDef] = {}
+
+
 def _definition(source: str) -> _MethodDef:
-    return _MethodDef(b"call", cache.kernel(source), _METH_FASTCALL, b"Run a table of kernels.")
+    """One for each source, whichever thread is first: functions refer to it as long as they live.
+
+    (Of two threads that make one, `functools.cache` would keep that of the last only.)
+    """
+    made = _MethodDef(b"call", cache.kernel(source), _METH_FASTCALL, b"Run a table of kernels.")
+    return _definitions.setdefault(source, made)
 
 
 @functools.cache
