@@ -30,12 +30,12 @@ from typing import Any
 
 import numpy as np
 
-from minispore.engine import cache
+from minispore.engine import cache, memory
 from minispore.engine.layout import SIZES, View
 from minispore.files import write_whole
 
 _HEAD = '''
-from minispore.engine.kernels.vector import {kind}, gemm_{kind}, p_{kind}
+from minispore.engine.kernels.vector import {kind}, gemm_{kind}, p_{kind}, plus
 
 def kernel(slots, args, lo, hi, worker):
     """Blocks of rows of C = A B, or of each of a batch of them; slots: C, A, B."""
@@ -90,7 +90,7 @@ def _by_rows() -> str:
     lines += [f"        a{i} = p_{{kind}}(a + {{size}} * (i + r{i}) * lda)" for i in rows]
     lines += [f"        s{i}{j} = {{kind}}(0)" for i, j in tile]
     lines += ["        for p in range(k):"]
-    lines += [f"            s{i}{j} = s{i}{j} + a{i}[p] * b{j}[p]" for i, j in tile]
+    lines += [f"            s{i}{j} = plus(s{i}{j}, a{i}[p] * b{j}[p])" for i, j in tile]
     lines += [f"        p_{{kind}}(c + {{size}} * r{i} * ldc)[j{j}] = s{i}{j}" for i, j in tile]
     return "".join(f"        {line}\n" for line in lines)
 
@@ -98,7 +98,7 @@ def _by_rows() -> str:
 _SOURCES = {
     "as it is": _HEAD + _AS_IT_IS + _BY_BLAS,
     "turned": _HEAD + _TURNED + _BY_BLAS,
-    "by rows": "REASSOCIATES = True\n" + _HEAD + _by_rows(),
+    "by rows": _HEAD + _by_rows(),
 }
 
 
@@ -265,7 +265,9 @@ def _fastest(ways: tuple[Matmul, ...], dtype: np.dtype) -> int:
     """The number of the fastest way; the first, if others are hardly better."""
     _, ta, tb, m, n, k, lda, ldb, ldc, *_ = ways[0].words
     shapes = ((m, ldc), (k if ta else m, lda), (n if tb else k, ldb), (n, k))
-    arrays = [np.ones(shape, dtype) for shape in shapes]
+    arrays = [memory.new(shape, dtype) for shape in shapes]  # as they lie in runs
+    for array in arrays:
+        array[...] = 1
     slots = np.array([x.ctypes.data for x in arrays], np.int64)
     word = ctypes.c_ssize_t
     kind = ctypes.CFUNCTYPE(None, word, word, word, word, word)
