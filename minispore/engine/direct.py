@@ -8,6 +8,7 @@ nothing.  The machine code is kernels/direct.py.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -85,7 +86,9 @@ def in_place(parts: Parts, cells: Mapping[int, int]) -> Parts:
     replaced = {
         whole.outputs[i]: whole.inputs[parts.inputs.index(cells[number])]
         for i, number in enumerate(parts.outputs)
-        if number is not None and i in whole.large and cells.get(number) in parts.inputs
+        if number is not None
+        and cells.get(number) in parts.inputs
+        and _bytes(whole.kinds[i]) >= memory.LARGE
     }
     if replaced:
         checks = [whole.outputs[i] for i in parts.checks]
@@ -243,3 +246,8 @@ def _offset(slot: str) -> int:
     setattr(tensor, slot, marker)
     places = range(16, Tensor.__basicsize__, 8)
     return next(p for p in places if word(id(tensor) + p) == id(marker))
+
+
+def _bytes(kind: tuple) -> int:
+    """The bytes of an array of such a shape and dtype."""
+    return int(math.prod(kind[0])) * int(kind[1].itemsize)

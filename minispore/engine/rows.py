@@ -62,6 +62,7 @@ class Rows:
         """The rows of steps, of which the buffers `needed` are used elsewhere; those of `pairs`
         share memory where they may, and where all of `first` are known before.
         """
+        outside = set(needed)
         groups = group(steps, needed)
         home = {b: g for g in groups for b in g.kinds}
         for g in groups:
@@ -69,6 +70,8 @@ class Rows:
                 needed |= {v.buffer for v in step.inputs if home.get(v.buffer, g) is not g}
         order = ordered(groups, _wishes(groups, pairs, first))
         settle(order, pairs, first)
+        if not self.loops:
+            take_over(order, outside)
         for bundle, parts in order:
             head = bundle[0].steps[0]
             if head.kind == "while":
@@ -177,14 +180,39 @@ def settle(
             new.at = old
 
 
+def take_over(order: Sequence[tuple[Bundle, int]], outside: Collection[Buffer]) -> None:
+    """Let values be written over others that are read for the last time where they are made: less
+    memory, and fewer caches' lines.  What is used `outside` has memory of its own.
+    """
+    last = {
+        v.buffer: i
+        for i, (bundle, _) in enumerate(order)
+        for g in bundle for s in g.steps for v in s.inputs
+    }  # fmt: skip
+    made: set[Buffer] = set()  # here, and not written over yet
+    for i, (bundle, _) in enumerate(order):
+        g = bundle[0]
+        read = [v.buffer for s in g.steps for v in s.inputs if v.buffer in made]
+        for new in g.kinds if len(bundle) == 1 and g.steps[0].gives != "own" else ():
+            if new in outside or new.at is not None or last.get(new, i) == i:
+                continue  # it needs no memory, or has some
+            ends = (b for b in read if last[b] == i and b in made)
+            old = next((b for b in ends if _reads_before_writing(g, b, new)), None)
+            if old is not None:
+                new.at = old
+                made.remove(old)
+        made |= {b for h in bundle for b in h.kinds if b not in outside}
+
+
 def _reads_before_writing(g: Group, old: Buffer, new: Buffer) -> bool:
     """True if each element of `new` is written after that of `old` was read for the last time."""
-    if not g.is_flat or g.kinds[new] != "full" or old.size != new.size:
+    ends = any(s.kind != "map" and g.kinds[s.out] == "row" for s in g.steps)  # a loop; see emit
+    if ends or g.kinds[new] != "full" or (old.size, old.dtype) != (new.size, new.dtype):
         return False
     reads = [
         how[0] for s in g.steps for v, how in zip(s.inputs, s.ways, strict=True) if v.buffer is old
     ]
-    if set(reads) > {"full", "scalar"} or ("scalar" in reads and g.size > 1):
+    if not {"full", "scalar"}.issuperset(reads) or ("scalar" in reads and g.size > 1):
         return False
     # what makes the new value reads the old one itself: then it is in a register from there on
     makers = {s.out: s for s in g.steps}
