@@ -42,8 +42,9 @@ class Traffic:
         if not self.kernels:
             return "no kernels"
         less = f": {self.before / self.after:.1f} times less" if self.before > self.after else ""
-        return (f"{self.nodes} nodes alone would move {self.before:,} bytes; in {self.kernels} "
-                f"kernels they move {self.after:,}{less}")  # fmt: skip
+        kernels = "1 kernel" if self.kernels == 1 else f"{self.kernels} kernels"
+        return (f"{self.nodes} nodes alone would move {self.before:,} bytes; in {kernels} they "
+                f"move {self.after:,}{less}")  # fmt: skip
 
 
 def traffic_of(plan: Executable) -> Traffic:
