@@ -30,12 +30,12 @@ ROOMS = {
         "recompile", "shortcut", "watch",
     ),
     "grad": ("autodiff", "autodiff.api", "autodiff.jacobian"),
-    "report": ("report", "stepper", "kernels", "profile", "memory", "fusion", "plan_stepper"),
+    "views": ("views",),
     "nn": ("nn",),
     "dataset": ("dataset",),
     "train": ("train",),
-    "bench": ("bench", "bench_command"),
-    "door": ("", "aliases", "cli", "book_command", "cache_command", "draw_command", "__main__"),
+    "bench": ("bench",),
+    "door": ("", "aliases", "commands", "__main__"),
 }  # fmt: skip
 
 

@@ -31,7 +31,7 @@ from minispore.compile import jit
 from minispore.decorators import constexpr, jit_class, lazy_inline, no_inline
 from minispore.composite import vmap
 from minispore.jit_options import JitConfig
-from minispore.report import Report, explain
+from minispore.views.report import Report, explain
 from minispore import nn, train
 from minispore.train.sink import data_sink
 from minispore.train.serialization import load_checkpoint, load_param_into_net, save_checkpoint

@@ -2,6 +2,6 @@
 
 import sys
 
-from minispore.cli import main
+from minispore.commands.cli import main
 
 sys.exit(main())

@@ -42,7 +42,7 @@ from minispore.tree import flatten
 # ------------------------------------------------------------------------------- jit
 
 
-# Called with every new graph, as (JitFunction, Compiled); report.py saves graphs here.
+# Called with every new graph, as (JitFunction, Compiled); views/report.py saves graphs here.
 after_compiling: list[Callable[[JitFunction, Compiled], None]] = []
 
 

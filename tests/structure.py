@@ -28,20 +28,20 @@ LAYERS = (
     ("engine",),
     ("jit_options", "graph_function", "program", "recompile", "compile", "decorators", "composite",
      "autodiff.api", "autodiff.jacobian", "shortcut", "watch"),
-    ("report", "stepper", "kernels", "profile", "memory", "fusion", "plan_stepper"),
+    ("views",),
     ("nn", "dataset", "parallel"),
     ("train",),
     ("aliases",),
     ("bench",),
 )  # fmt: skip
 # The public names of the package, and the program: they see everything.
-TOP = ("", "cli", "bench_command", "book_command", "cache_command", "draw_command", "__main__")
+TOP = ("", "commands", "__main__")
 
 
 def layer_of(module: str) -> int:
     """The layer of a module of the package; the longest name in the table wins."""
     name = module.removeprefix("minispore").removeprefix(".")
-    if name in TOP:
+    if name.partition(".")[0] in TOP:
         return len(LAYERS)
     found = [
         (len(room), level)

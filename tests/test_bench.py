@@ -8,7 +8,7 @@ import pytest
 from structure import PACKAGE
 
 from minispore.bench import compare
-from minispore.cli import main
+from minispore.commands.cli import main
 
 OURS = compare.ours("1")
 

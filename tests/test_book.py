@@ -13,7 +13,9 @@ import pytest
 from structure import MODULES, ROOT, code_lines
 
 import minispore as ms
-from minispore import book_command, cli, nn, ops
+from minispore import nn, ops
+from minispore.commands import book as book_command
+from minispore.commands import cli
 
 BOOK = ROOT / "book"
 sys.path.append(str(BOOK))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from kernels import HEAD, call, forget
 
-from minispore import cli
+from minispore.commands import cli
 from minispore.engine import cache, cpu
 from minispore.engine.kernels import by_numba, compiler
 

@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from minispore import cli
+from minispore.commands import cli
 from minispore.dataset import load_digits
 from minispore.primitive import REGISTRY
 from minispore.train import digits as job

@@ -9,7 +9,7 @@ import pytest
 import minispore as ms
 from minispore import Tensor, nn, ops
 from minispore.engine.layout import Buffer
-from minispore.kernels import buffer_names, segments_of
+from minispore.views.kernels import buffer_names, segments_of
 
 
 def tensor(*shape):

@@ -6,7 +6,7 @@ from helpers import assert_same
 
 import minispore as ms
 from minispore import Tensor, ops
-from minispore.cli import main
+from minispore.commands.cli import main
 
 
 def tensor(*shape):

@@ -152,7 +152,7 @@ def test_trace_is_chromes_format(tmp_path):
 
 
 def test_long_traces_are_cut(monkeypatch):
-    monkeypatch.setattr("minispore.profile.MOST_EVENTS", 50)
+    monkeypatch.setattr("minispore.views.profile.MOST_EVENTS", 50)
     profile = ms.explain(halved, tensor(8), Tensor(100, ms.int32)).profile(runs=1)
     events = profile.trace_events()
     assert sum(e["cat"] == "kernel" for e in events["traceEvents"] if e["ph"] == "X") == 50

@@ -11,7 +11,7 @@ import pytest
 
 import minispore as ms
 from minispore import Tensor, nn, ops
-from minispore.cli import main
+from minispore.commands.cli import main
 from minispore.ir.compare import same_graph
 from minispore.ir.text import parse, to_text
 
@@ -178,7 +178,7 @@ def test_save_graphs(tmp_path):
 
 
 def test_saved_graphs_replace_those_of_an_earlier_program(tmp_path, monkeypatch):
-    monkeypatch.setattr("minispore.report._saved", itertools.count(1))
+    monkeypatch.setattr("minispore.views.report._saved", itertools.count(1))
     old = tmp_path / "001_scaled" / "07_older.ir"
     old.parent.mkdir()
     old.write_text("old")

@@ -15,7 +15,7 @@ Stack is None (empty) or a pair (top value, the Stack below); the Token is None.
 
 Graphs call graphs to any depth, so calls are not Python calls: an activation is a generator that
 yields (graph, arguments) where it needs a value, and the run keeps the stack of them.  ``steps``
-gives the same run node by node, for who wants to look on (stepper.py, finite.py).
+gives the same run node by node, for who wants to look on (views/stepper.py, finite.py).
 (MindSpore has no such interpreter; its closest relative is the VM of Myia.)
 """
 

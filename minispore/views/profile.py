@@ -39,9 +39,9 @@ from minispore.engine.replay import Moment, Rows, replay
 from minispore.engine.segments import Segment
 from minispore.files import write_whole
 from minispore.ir.node import CNode, Location
-from minispore.kernels import NodeNames, nodes_in, place_name, title_of
 from minispore.primitive import Primitive
 from minispore.random import drawn_again
+from minispore.views.kernels import NodeNames, nodes_in, place_name, title_of
 
 SHORT = 2_000  # ns: rows below are timed in batches, for a clock takes 50 ns itself
 BATCH = 64

@@ -30,8 +30,8 @@ from minispore.engine.replay import Moment, Rows, replay
 from minispore.engine.segments import Segment
 from minispore.ir.node import Location
 from minispore.ir.values import array_type, elements
-from minispore.kernels import buffer_names, nodes_in, place_name, title_of
-from minispore.stepper import ByKeys, page_of
+from minispore.views.kernels import buffer_names, nodes_in, place_name, title_of
+from minispore.views.stepper import ByKeys, page_of
 
 _HELP = """\
 n  next instruction or row                 o  on, past the rows of this call of kernels

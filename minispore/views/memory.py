@@ -31,7 +31,7 @@ from minispore.engine.plan import Instruction, Routine, call, compute, kernels, 
 from minispore.engine.segments import Segment
 from minispore.files import write_whole
 from minispore.ir.node import CNode
-from minispore.kernels import buffer_names, nodes_in, place_name, segments_of
+from minispore.views.kernels import buffer_names, nodes_in, place_name, segments_of
 
 
 @dataclass(frozen=True)

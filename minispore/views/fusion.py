@@ -25,8 +25,8 @@ from minispore.ir.node import CNode, Node, While, is_call_of, item_index
 from minispore.ir.picture import PHASES, Box, Edge, Item, Picture, lines, plain, strong
 from minispore.ir.render import Drawing, drawing_of
 from minispore.ir.rooms import LIMIT
-from minispore.kernels import KernelInfo, NodeNames, kernels_of, nodes_in, place_name
 from minispore.primitive import Primitive
+from minispore.views.kernels import KernelInfo, NodeNames, kernels_of, nodes_in, place_name
 
 
 @dataclass(frozen=True)

@@ -19,20 +19,21 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from minispore import __version__, bench_command, book_command, cache_command
+from minispore import __version__
 from minispore.abstract import Abstract, AbstractScalar, AbstractTensor
 from minispore.autodiff.transform import expand_grad
+from minispore.commands import bench, book, cache
+from minispore.commands.draw import DrawError, arguments, draw_to, explained, load
 from minispore.dataset import DataError
-from minispore.draw_command import DrawError, arguments, draw_to, explained, load
 from minispore.dtype import ALL, bool_
 from minispore.ir.interp import interpret
 from minispore.ir.node import FuncGraph, ParameterNode
 from minispore.ir.text import ParseError, parse, to_text
 from minispore.ir.verify import IRError, verify
 from minispore.passes import optimize
-from minispore.report import explain
 from minispore.train.digits import JobError, Network, Settings, make_step, train
 from minispore.train.outputs import OutputError
+from minispore.views.report import explain
 
 WRONG, INTERRUPTED = 2, 130
 
@@ -78,9 +79,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_draw(commands)
     _add_step(commands)
     _add_passes(commands)
-    book_command.add_to(commands)
-    cache_command.add_to(commands)
-    bench_command.add_to(commands, __version__)
+    book.add_to(commands)
+    cache.add_to(commands)
+    bench.add_to(commands, __version__)
     return parser
 
 

@@ -28,22 +28,22 @@ from minispore.engine.segments import Segment
 from minispore.files import write_whole
 from minispore.frontend.desugar import source_of
 from minispore.frontend.source import code_of
-from minispore.fusion import Traffic, draw_kernels, traffic_of
 from minispore.ir.draw import draw, draw_difference
 from minispore.ir.finite import NonFinite, find_non_finite
 from minispore.ir.node import FuncGraph
 from minispore.ir.render import Drawing
 from minispore.ir.text import to_text
-from minispore.kernels import KernelInfo, kernels_of
-from minispore.memory import Memory, memory_of
 from minispore.parameter import Parameter
 from minispore.passes.pipeline import BEFORE_GRAD
-from minispore.plan_stepper import PlanStepper
-from minispore.profile import Profile, profile_plan
 from minispore.program import Compiled, Stage, python_function
 from minispore.random import drawn_again
-from minispore.stepper import Stepper
 from minispore.tensor import Tensor
+from minispore.views.fusion import Traffic, draw_kernels, traffic_of
+from minispore.views.kernels import KernelInfo, kernels_of
+from minispore.views.memory import Memory, memory_of
+from minispore.views.plan_stepper import PlanStepper
+from minispore.views.profile import Profile, profile_plan
+from minispore.views.stepper import Stepper
 
 _DESCRIPTIONS = {
     "evaluate": "the source, evaluated: one node per operation, one graph per function",

@@ -15,9 +15,9 @@ import numpy as np
 from minispore.dtype import DType, to_dtype
 from minispore.ir.interp import add_location, interpret
 from minispore.ir.node import CNode, FuncGraph, Node, Switch, ValueNode, is_call_of
-from minispore.report import Report, explain
 from minispore.spelling import similar
 from minispore.tensor import Tensor
+from minispore.views.report import Report, explain
 
 
 class DrawError(Exception):
