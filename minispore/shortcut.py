@@ -40,9 +40,9 @@ class Shortcut:
     ):
         self.direct = direct
         self.call, self.arrays = direct.call, direct.arrays
-        # until the results are taken: the next call, of another thread, overwrites them
-        self.lock = compiled.lock if compiled.writes else threading.Lock()
-        self.waits = bool(compiled.writes)  # else the long way is as good
+        self.lock = compiled.lock if compiled.writes else threading.RLock()
+        # until the results are taken: another call, of a thread or a signal, overwrites them
+        self.is_open = False
         self.rest = Guarded(watch.rest, "A", watch.values, {}).function() if watch.rest else None
         self.captured, self.structure, self.places = captured, compiled.structure, compiled.places
         is_one = isinstance(compiled.structure, Leaf) and compiled.places[0] < 0
@@ -52,15 +52,20 @@ class Shortcut:
     def __call__(self, args: tuple) -> Any:
         if self.rest is not None and not self.holds(args):
             return MISSED
-        if not self.lock.acquire(self.waits):
+        if self.is_open:
             return MISSED
-        try:
-            status = self.call(*args)
-            if status and self.direct.go_on(args, status):
-                return MISSED
-            return self.result(args)
-        finally:
-            self.lock.release()
+        with self.lock:
+            self.is_open = True
+            try:
+                status = self.call(*args)
+                if status and self.direct.go_on(args, status):
+                    return MISSED
+                return self.result(args)
+            except BaseException:
+                self.direct.give_up()
+                raise
+            finally:
+                self.is_open = False
 
     def holds(self, args: tuple) -> bool:
         """True if what only Python can tell is as it was."""
@@ -74,11 +79,20 @@ class Shortcut:
         arity = len(calls[0])
         if not arity or any(len(c) != arity for c in calls) or not self.holds(calls[0]):
             return 0, None
+        if self.is_open:
+            return 0, None
         with self.lock:
-            made, status = divmod(self.direct.calls(*chain.from_iterable(calls)), 4)
-            if status and not self.direct.go_on(calls[made], status):
-                made += 1
-            return made, self.result(calls[-1]) if made == len(calls) else None
+            self.is_open = True
+            try:
+                made, status = divmod(self.direct.calls(*chain.from_iterable(calls)), 4)
+                if status and not self.direct.go_on(calls[made], status):
+                    made += 1
+                return made, self.result(calls[-1]) if made == len(calls) else None
+            except BaseException:
+                self.direct.give_up()
+                raise
+            finally:
+                self.is_open = False
 
     def result(self, args: tuple) -> Any:
         """What the last call, which had these arguments, returns: Tensors, at its leaves."""

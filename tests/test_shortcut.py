@@ -6,6 +6,7 @@ Each program is called until its shortcut is there; then the world changes.
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -193,7 +194,9 @@ def test_large_parameters_are_written_in_place():
     assert shortcut_of(long_way) is None
     big = [p for p in opt.get_parameters() if p.size == BIG * BIG]
     assert len(big) == 3  # a weight, its two moments
-    assert {id(t) for t in shortcut_of(jitted).direct.owned} == {id(p) for p in big}
+    direct = shortcut_of(jitted).direct
+    assert {id(t) for t in direct.owned} == {id(p) for p in big}
+    assert not direct.unlocks  # another thread would see them half written
     for p, q in zip(opt.get_parameters(), opt2.get_parameters(), strict=True):
         np.testing.assert_array_equal(p.asnumpy(), q.asnumpy())
     before = [p._data for p in big]
@@ -546,6 +549,70 @@ def test_ctrl_c_stops_a_loop_and_the_next_call_is_right():
     assert hits(f) == now + 1
 
 
+@pytest.mark.parametrize("when", ["before its end", "at its end"])
+def test_ctrl_c_between_two_stretches_of_a_loop(monkeypatch, when):
+    @ms.jit
+    def f(x, n):
+        i = Tensor(0)
+        while i < n:
+            x = x * 0.5 + 1
+            i = i + 1
+        return x
+
+    few, many = Tensor(3), Tensor(25_000)  # three stretches
+    value = warm(f, X, few).asnumpy().copy()
+    direct, now = shortcut_of(f).direct, hits(f)
+    held = sys.getrefcount(X._data)
+    go_on = direct.go_on
+
+    def interrupted(args, status):
+        if when == "at its end":
+            go_on(args, status)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(direct, "go_on", interrupted)
+        for _ in range(3):
+            with pytest.raises(KeyboardInterrupt):
+                f(X, many)
+    more = sys.getrefcount(X._data) - held
+    assert more == 0
+    np.testing.assert_array_equal(f(X, few).asnumpy(), value)
+    assert hits(f) == now + (4 if when == "at its end" else 1)
+
+
+def test_a_call_from_within_a_call():
+    p = Parameter(np.zeros(3, np.float32), name="p")
+
+    @ms.jit
+    def f(x):
+        p.set_data(p + 1)
+        return x * 2, x * 3
+
+    class CallsAtItsEnd:
+        def __init__(self):
+            self.itself = self
+
+        def __del__(self):
+            f(other)
+
+    one, other = (Tensor(np.full(3, v, np.float32)) for v in (1, 5))
+    warm(f, one)
+    p.set_data(Tensor(np.zeros(3, np.float32)))
+    before = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)  # with each new object, such as those of the results
+    try:
+        for _ in range(50):
+            CallsAtItsEnd()
+            double, triple = f(one)
+            assert double.asnumpy()[0] == 2
+            assert triple.asnumpy()[0] == 3
+    finally:
+        gc.set_threshold(*before)
+    gc.collect()
+    np.testing.assert_array_equal(p.asnumpy(), [100, 100, 100])
+
+
 @pytest.mark.parametrize("size", [3, 40_000])  # one lets other threads run meanwhile
 def test_threads_write_one_after_the_other(size):
     p = Parameter(np.zeros(size, np.float32), name="p")
@@ -586,8 +653,6 @@ def test_a_function_lets_go_of_what_it_has_read():
 
 
 def test_no_call_leaks_memory():
-    import sys
-
     net, opt, step = network()
     jitted = ms.jit(step)
     warm(jitted, X, Y)

@@ -122,7 +122,8 @@ class DirectCall:
         self.segment = segment = parts.segment
         self.kinds = segment.kinds
         self.frame = segment.frame()
-        self.unlocks = segment.is_long
+        # no other thread may look at an array that is half written
+        self.unlocks = segment.is_long and not segment.in_place
         self.places: dict[int, int] = {}  # graph's output -> where in `arrays` the call puts it
         self.arrays: list[np.ndarray] = []
         self.cells: list[int] = []  # of each output, its place in `arrays`
@@ -192,17 +193,17 @@ class DirectCall:
 
     def go_on(self, args: Sequence[Any], status: int) -> int:
         """What is left of a call that is not DONE; MISS if it is to be made in another way."""
-        try:
-            while status == block.AGAIN:  # Python has seen to Ctrl-C
-                status = self.call(self.block)
-        except BaseException:
-            self.call(self.block, self.block)
-            raise
+        while status == block.AGAIN:  # Python has seen to Ctrl-C
+            status = self.call(self.block)
         if status == block.RENEW:
             self.renew()
             status = self.call(*args)
             return block.MISS if status == block.RENEW else self.go_on(args, status)
         return status
+
+    def give_up(self) -> None:
+        """Ctrl-C, say, has come: a call that has begun is not finished."""
+        self.call(self.block, self.block)
 
     def renew(self) -> None:
         """New arrays in place of those that someone else has."""

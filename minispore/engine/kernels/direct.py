@@ -272,8 +272,8 @@ def go_on(block, slots):
 
 
 def give_up(block):
-    """A call that has begun is not finished."""
-    if block[UNLOCKS] != 0:
+    """A call that has begun, if there is one, is not finished."""
+    if block[BUSY] * block[UNLOCKS] != 0:
         release(block)
     block[PLACE] = 0
     block[BUSY] = 0
