@@ -6,6 +6,8 @@ from differential import Programs, agree
 
 import minispore as ms
 from minispore import Tensor, ops
+from minispore.engine import compile_plan
+from minispore.engine.plan import choose, jump, unless
 
 PROGRAMS = Programs()
 X = np.linspace(-1, 2, 6, dtype=np.float32).reshape(2, 3)
@@ -114,3 +116,255 @@ def a_condition_of_large_values(x, n):
 @pytest.mark.parametrize("fn, args", PROGRAMS)
 def test_programs(fn, args):
     agree(fn, *map(Tensor, args))
+
+
+# ------------------------------------------------------------------------------- numbers
+
+NUMBERS = Programs()
+
+
+@NUMBERS.on((X, 20), (X, 0), (X, -3))
+def counted(x, n):
+    for i in range(n):
+        x = x * 0.5 + i
+    return x
+
+
+@NUMBERS.on((X, 20), (X, 1))
+def sums_of_all_kinds(x, n):
+    i, total, product, odd = 0, 0.0, 1, False
+    while i < n:
+        total += 1.5 * i - i / 7
+        product = (product * 31 + i) % 1009
+        odd = odd != (product % 2 == 1)
+        i += 1
+    return x + total, total, product, odd, i, -i, abs(-total)
+
+
+@NUMBERS.on((X, 9), (X, -9))
+def floors_and_remainders(x, n):
+    a, b = 0, 0
+    for i in range(12):
+        a += (n * i + 1) // (2 * i - 11)
+        b += (n * i + 1) % (2 * i - 11)
+    return a, b, x
+
+
+@NUMBERS.on((X, 12))
+def numbers_from_tensors(x, n):
+    i, s = 0, 0.0
+    while i < n and float(x.sum()) < 30:
+        s += x[0, 1].item() * 0.5
+        x = x + s * 0.25
+        i += int(x[1, 2] > 0) + 1
+    return x, s, i
+
+
+@NUMBERS.on((X, 3), (X, 30))
+def division_by_zero(x, n):
+    s = 0.0
+    for i in range(n):
+        s += 1 / (i - 20)
+    return s, x
+
+
+@NUMBERS.on((X, 3), (X, 30))
+def floor_division_by_zero(x, n):
+    s = 0
+    for i in range(n):
+        s += 100 // (i - 20)
+    return s, x
+
+
+@NUMBERS.on((X, 30), (X, 2))
+def an_error_in_a_loop(x, n):
+    for _ in range(n):
+        x = x * 1.5
+        if x.sum() > 100:
+            raise ValueError("too large")
+    return x
+
+
+@NUMBERS.on((X, 30), (X, 2))
+def writes_before_an_error_stay(x, n):
+    for i in range(n):
+        x[0, 0] = i
+        if i == 7:
+            raise ValueError(i)
+    return x
+
+
+@NUMBERS.on((X, 6))
+def positions_that_may_not_be_there(x, n):
+    s = Tensor(0.0)
+    for i in range(n):
+        s = s + x[i // 3, i % 3] * i
+    return s
+
+
+@NUMBERS.on((X, 9007199254740993))
+def large_ints_beside_floats(x, n):
+    k = 0
+    for i in range(3):
+        k += int(n > 9007199254740992.0) + int(n / 3)
+        n += i
+    return k, x
+
+
+@NUMBERS.on((X, 6), (X, 0))
+def rows_are_written(x, n):
+    y = x * 2
+    for i in range(n):
+        y[i % 2] = y[(i + 1) % 2] * 0.5 + i
+        y[-1] = y[0] - x[-2]
+    return y, x
+
+
+@NUMBERS.on((X, 6))
+def elements_are_written(x, n):
+    y = x * 1
+    for i in range(n):
+        y[i // 3, -1 - i % 3] = y[0, 1] + i
+        x = y * 2
+        y[i // 3] = y[i // 3] + 3
+    return x, y
+
+
+@NUMBERS.on((X, 6))
+def what_is_written_is_read_elsewhere(x, n):
+    y, z, w = x * 2, x * 3, x * 1
+    for i in range(n):
+        z = z + y[i % 2]
+        w = y.copy()
+        w[i % 2] = z[1]
+        y[1 - i % 2] = w[i % 2] * 0.5 + y.sum()
+    return y, z, w
+
+
+@NUMBERS.on((X, 6), (-X, 6))
+def what_only_an_error_tells(x, n):
+    y = x * 2
+    for i in range(n):
+        if x.sum() > 1:
+            y[0] = y[0] + i
+            if i > 4:
+                y[1] = 7
+                raise ValueError("late")
+    return y
+
+
+# ------------------------------------------------------------------------------- branches
+
+
+@NUMBERS.on((X, 12), (-X, 12), (X, 0))
+def branches(x, n):
+    up = 0
+    for i in range(n):
+        if x.sum() > 4:
+            x = x * 0.5
+        elif i % 3 == 1:
+            x = x + i
+            up += 1
+        else:
+            x = ops.tanh(x) + 0.25
+    return x, up
+
+
+@NUMBERS.on((X, 12), (-X, 12))
+def loops_in_branches(x, n):
+    y = x
+    if x.sum() > 0:
+        while y.sum() < 50:
+            y = y * 1.25
+            if y[0, 0] < -5:
+                break
+    else:
+        for i in range(n):
+            if i == 5:
+                continue
+            y = y - i
+    return y, x
+
+
+@NUMBERS.on((X, 12), (X, 1))
+def only_the_arm_that_is_taken_runs(x, n):
+    k = 0
+    for i in range(n):
+        if i > 5:
+            k += 10 // (i - 5)
+        else:
+            k += 1
+    return k, x * k
+
+
+@NUMBERS.on((X, 7))
+def several_functions(x, n):
+    for i in range(n):
+        x = [ops.sin, ops.cos, ops.tanh][i % 3](x)
+    return x
+
+
+@NUMBERS.on((X, 30))
+def returns_from_inside(x, n):
+    for i in range(n):
+        x = x + 0.5
+        if x.sum() > 20:
+            return x, i
+    return x, -1
+
+
+@NUMBERS.on((X, 5))
+def values_change_places_in_arms(x, n):
+    a, b = x, x * 2
+    for i in range(n):
+        if i % 2 == 0:
+            a, b = b, a
+        else:
+            a = a + b
+    return a, b
+
+
+@pytest.mark.parametrize("fn, args", NUMBERS)
+def test_numbers(fn, args):
+    agree(fn, *(ms.mutable(a) if isinstance(a, int) else Tensor(a) for a in args))
+
+
+@pytest.mark.parametrize("level", ("O0", "O1"))
+def test_positions_are_checked(level):
+    with pytest.raises(IndexError, match="out of range") as caught:
+        ms.jit(positions_that_may_not_be_there, jit_level=level)(Tensor(X), ms.mutable(7))
+    assert "x[i // 3, i % 3]" in "\n".join(caught.value.__notes__)
+
+
+def powers(x, n):
+    k = 1
+    for i in range(n):
+        k = k * 3 - i
+    return x * 2, k
+
+
+def sums(x, n):
+    k = n
+    for i in range(2 + int(x.max())):
+        k = k + n - i
+    return k
+
+
+@pytest.mark.parametrize("level", ("O0", "O1"))
+@pytest.mark.parametrize("fn, n", ((powers, 50), (powers, 10**6), (sums, 2**62), (sums, -(2**62))))
+def test_ints_beyond_64_bits_are_refused(level, fn, n):
+    run = ms.jit(fn, jit_level=level)
+    x = Tensor(X)
+    assert run(x, ms.mutable(3)) == fn(x, 3) if fn is sums else True
+    with pytest.raises(OverflowError, match="64-bit ints"):
+        run(x, ms.mutable(n))
+
+
+@pytest.mark.parametrize(
+    "fn", (counted, sums_of_all_kinds, numbers_from_tensors, branches, loops_in_branches,
+           several_functions, an_error_in_a_loop, positions_that_may_not_be_there, rows_are_written,
+           elements_are_written)
+)  # fmt: skip
+def test_all_of_it_is_native(fn):
+    plan = compile_plan(ms.explain(fn, Tensor(X), ms.mutable(3)).stages[-1].graph, "O1")
+    assert not {step.do for step in plan.main.instructions} & {jump, unless, choose}

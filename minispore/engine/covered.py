@@ -7,9 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from minispore.abstract import AbstractTensor
-from minispore.engine.layout import DTYPES, FLOATS, HALVES
-from minispore.ir.node import CNode, Node, ValueNode, While, is_call_of, item_index
+from minispore.abstract import TOKEN, Abstract, AbstractTensor, AbstractTuple
+from minispore.engine import scalars
+from minispore.engine.layout import FLOATS, HALVES, kind_of
+from minispore.ir.node import (
+    CNode,
+    FuncGraph,
+    Node,
+    Switch,
+    ValueNode,
+    While,
+    graphs_of,
+    is_call_of,
+    item_index,
+)
 from minispore.ops.elementwise import Elementwise
 from minispore.primitive import REGISTRY, Primitive
 
@@ -27,11 +38,11 @@ _MOVES = frozenset(
 
 
 def is_native(node: Node) -> bool:
-    """True if kernels can compute a node."""
+    """True if kernels can compute a node, and a segment may begin with it."""
     if not isinstance(node, CNode):
         return False
-    if isinstance(node.callee, While):
-        return _loops(node, node.callee)
+    if isinstance(node.callee, (While, Switch)):
+        return _flows(node)
     if item_index(node) is not None:
         return is_native(node.inputs[0])
     if not isinstance(node.callee, Primitive):
@@ -52,17 +63,24 @@ def is_native(node: Node) -> bool:
     return name in _MOVES or (test is not None and test(node, kinds))
 
 
-def _kind(node: Node) -> str | None:
-    """The kernels' name of a Tensor's dtype; None for what no kernel takes.
+def is_number(node: Node) -> bool:
+    """True if kernels can compute a number; that is worth while beside others only."""
+    if not isinstance(node, CNode) or not isinstance(node.callee, Primitive):
+        return False
+    return scalars.computes(node.callee, [i.abstract for i in node.inputs], node.abstract)
 
-    Such as sizes that vary, and the -1 of a Tensor that describes inputs and has no elements.
-    """
-    abstract = node.abstract
-    if not isinstance(abstract, AbstractTensor):
-        return None
-    if any(type(n) is not int or n < 0 for n in abstract.shape):
-        return None
-    return DTYPES.get(abstract.dtype.numpy.name)
+
+def can_fail(node: Node) -> bool:
+    """True for a native node in whose place Python may raise."""
+    if not isinstance(node, CNode):
+        return False
+    if isinstance(node.callee, Primitive):
+        return node.callee.effect or (is_number(node) and scalars.can_fail(node))
+    return any(can_fail(n) for g in graphs_of(node.callee) for n in g.nodes())
+
+
+def _kind(node: Node) -> str | None:
+    return kind_of(node.abstract) if isinstance(node.abstract, AbstractTensor) else None
 
 
 def _map_is_native(name: str, kinds: list) -> bool:
@@ -75,19 +93,37 @@ def _map_is_native(name: str, kinds: list) -> bool:
     return name in (_ON_BOOLS if operand == "u1" else _ON_INTS)
 
 
-def _loops(node: CNode, loop: While) -> bool:
-    """True for a loop of Tensors whose condition and body are native."""
-    if any(_kind(i) is None or not i.abstract.size for i in node.inputs):  # type: ignore
+def _flows(node: CNode) -> bool:
+    """True for a loop or branch of Tensors and numbers, all of whose nodes are native."""
+    if not all(_passes(i.abstract) for i in (*node.inputs, node)):
         return False
-    *before, last = [n for n in loop.cond.nodes() if isinstance(n, CNode)] or [node]
-    body = [n for n in loop.body.nodes() if isinstance(n, CNode)]
-    return (
-        last is loop.cond.output
-        and is_call_of(last, "TensorToScalar")
-        and _kind(last.inputs[0]) in ("u1", "i4", "i8")
-        and all(map(is_native, before))
-        and all(is_native(n) or n is loop.body.output for n in body)
+    return all(
+        _is_inside(n, g) for g in graphs_of(node.callee) for n in g.nodes() if isinstance(n, CNode)
     )
+
+
+def _passes(abstract: Abstract) -> bool:
+    """True for what may go into and come out of native graphs."""
+    if isinstance(abstract, AbstractTuple):
+        return all(map(_passes, abstract.items))
+    if isinstance(abstract, AbstractTensor) and not abstract.size:
+        return False
+    return abstract == TOKEN or kind_of(abstract) is not None
+
+
+def _is_inside(node: CNode, graph: FuncGraph) -> bool:
+    """True if a node of a loop or branch is native."""
+    if node is graph.output and is_call_of(node, "MakeTuple"):
+        return all(_passes(i.abstract) for i in node.inputs)
+    if item_index(node) is not None:
+        return isinstance(node.inputs[0], CNode)  # which is asked about by itself
+    if is_call_of(node, "Check"):
+        return kind_of(node.inputs[1].abstract) is not None
+    if is_call_of(node, "Attempt"):
+        callee: Any = node.callee
+        op, operands = scalars.attempted(callee), callee.split(node.inputs[1:])[0]
+        return scalars.computes(op, [i.abstract for i in operands], operands[0].abstract)
+    return is_native(node) or is_number(node)
 
 
 def _reduces(node: CNode, kinds: list) -> bool:
@@ -135,6 +171,17 @@ def _gathers(node: CNode, kinds: list) -> bool:
     return node.callee.attrs["axis"] == 0  # type: ignore[union-attr]
 
 
+def _at_first_axes(node: CNode, kinds: list) -> bool:
+    axes = node.callee.attrs["axes"]  # type: ignore[union-attr]
+    ints = all(k in ("i4", "i8") for k in kinds[len(kinds) - len(axes) :])
+    return ints and axes == tuple(range(len(axes)))
+
+
+def _puts_one_row(node: CNode, kinds: list) -> bool:
+    one = all(i.abstract.size == 1 for i in node.inputs[2:])  # type: ignore[attr-defined]
+    return one and kinds[0] == kinds[1] == kinds[2] and _at_first_axes(node, kinds)
+
+
 def _multiplies(node: CNode, kinds: list) -> bool:
     return kinds[0] in FLOATS
 
@@ -145,4 +192,7 @@ _TESTS: dict[str, Any] = {
     "LogSoftmax": _on_last_axis, "GatherD": _picks, "TensorScatterElements": _puts,
     "MatMul": _multiplies, "BatchMatMul": _multiplies, "Gather": _gathers, "IndexAdd": _along_first,
     "BiasAdd": _multiplies, "IndexInRange": lambda node, kinds: True,
+    "SetSlice": lambda node, kinds: kinds[1] == kinds[2],
+    "GatherIndex": _at_first_axes, "SetIndex": _puts_one_row,
+    "AddIndex": lambda node, kinds: kinds[0] != "u1" and _puts_one_row(node, kinds),
 }  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from minispore.abstract import AbstractScalar
 from minispore.engine import memory, native
 from minispore.engine.kernels import direct as block
 from minispore.engine.kernels.direct import AXES
@@ -51,7 +52,10 @@ def parts_of(plan: Executable) -> Parts | None:
     """The parts of a plan that is one segment, then perhaps checks; None if it is more."""
     first, *more = plan.main.instructions
     *rest, last = more or [first]
-    if first.do is not kernels or plan.is_sized:
+    if first.do is not kernels or plan.is_sized or any(
+        isinstance(n.abstract, AbstractScalar)
+        for n in (*first.function.inputs, *first.function.outputs)
+    ):  # fmt: skip
         return None
     made = {slot: i for i, slot in enumerate(first.outputs)}
     kinds = first.function.kinds
@@ -72,6 +76,9 @@ def parts_of(plan: Executable) -> Parts | None:
         return None
     numbers = {slot: n for n, slot in enumerate(last.inputs)}
     outputs = [numbers.get(i) for i in first.outputs]
+    if len(kinds) > len(outputs):  # whether nothing failed
+        checks.append(len(outputs))
+        outputs.append(None)
     return Parts(first.function, list(first.inputs), outputs, checks)
 
 
@@ -81,8 +88,8 @@ def in_place(parts: Parts, cells: Mapping[int, int]) -> Parts:
     Adam reads four arrays and writes three: in place it moves 28 bytes a number, else 40.
     """
     whole, segment = parts.segment, parts.segment
-    if any(row.kernel is None for row in whole.rows):
-        return parts  # what may be stopped half-way must have changed nothing
+    if any(row.kernel is None for row in whole.rows) or len(whole.kinds) > len(whole.outputs):
+        return parts  # what may be stopped half-way, or fail, must have changed nothing
     replaced = {
         whole.outputs[i]: whole.inputs[parts.inputs.index(cells[number])]
         for i, number in enumerate(parts.outputs)

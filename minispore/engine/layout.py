@@ -13,21 +13,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from minispore.abstract import Shape
+from minispore.abstract import Abstract, AbstractScalar, AbstractTensor, Shape
 
 DTYPES = {
     "float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "u1",
     "float16": "f2", "bfloat16": "b2",
 }  # fmt: skip
+NUMBERS = {int: "i8", float: "f8", bool: "u1"}
 NUMPY = {kind: np.dtype(name) for name, kind in DTYPES.items()}
 HALVES = ("f2", "b2")  # computed as f4, and rounded by each node
 FLOATS = ("f4", "f8", *HALVES)
 SIZES = {"f4": 4, "f8": 8, "i4": 4, "i8": 8, "u1": 1, "f2": 2, "b2": 2}
+
+
+def kind_of(abstract: Abstract) -> str | None:
+    """The kernels' name of a value's type; None for what no kernel takes.
+
+    Such as sizes that vary, and the -1 of a Tensor that describes inputs and has no elements.
+    """
+    if isinstance(abstract, AbstractScalar):
+        return NUMBERS.get(abstract.kind)
+    if not isinstance(abstract, AbstractTensor):
+        return None
+    if any(type(n) is not int or n < 0 for n in abstract.shape):
+        return None
+    return DTYPES.get(abstract.dtype.numpy.name)
 
 
 @dataclass(eq=False)
@@ -40,8 +55,8 @@ class Buffer:
     dtype: str
     size: int
     value: np.ndarray | None = None
-    step: Any = None
-    at: Buffer | None = None
+    step: Any = field(default=None, repr=False)
+    at: Buffer | None = field(default=None, repr=False)
 
     @property
     def home(self) -> Buffer:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from minispore.abstract import AbstractTensor, Shape
-from minispore.dtype import bool_, float32, int32
+from minispore.dtype import float32, int32, int64
 from minispore.engine import layout
-from minispore.engine.layout import DTYPES, FLOATS, HALVES, Buffer, View, strided
+from minispore.engine.layout import DTYPES, FLOATS, HALVES, Buffer, View, kind_of, strided
 from minispore.ir.node import CNode, Node, ValueNode, is_call_of, item_index
 from minispore.primitive import Primitive
 
@@ -80,14 +80,16 @@ class Lowering:
     def input(self, node: Node) -> Buffer:
         """A buffer for a value from outside the segment."""
         abstract = node.abstract
-        assert isinstance(abstract, AbstractTensor)
+        shape = abstract.shape if isinstance(abstract, AbstractTensor) else ()
+        kind = kind_of(abstract)
+        assert kind is not None
         value = node.value if isinstance(node, ValueNode) else None
         if value is not None:
             value = np.ascontiguousarray(value)
-        buffer = Buffer(DTYPES[abstract.dtype.numpy.name], abstract.size, value)
+        buffer = Buffer(kind, math.prod(shape), value)
         if value is not None and value.size == 1:
             buffer = self.constant(value)
-        self.views[id(node)] = View(buffer, abstract.shape)
+        self.views[id(node)] = View(buffer, shape)
         return buffer
 
     def constant(self, value: np.ndarray) -> Buffer:
@@ -207,11 +209,6 @@ class Lowering:
                         gives=gives, ways=[("full",)], more=more)  # fmt: skip
         return self.reduce(node, kind, out, left, shape, dtype) if left else out
 
-    def lower_TensorToScalar(self, node: CNode, x: View) -> View:
-        if x.buffer.dtype == "u1":
-            return View(x.buffer, ())
-        return self.map(node, [x], "cast_u1({0})", AbstractTensor(bool_, ()))
-
     # ----------------------------------------------------------------- the same elements elsewhere
 
     def lower_Reshape(self, node: CNode, x: View) -> View:
@@ -301,6 +298,13 @@ class Lowering:
         whole = View(Buffer(x.buffer.dtype, math.prod(shape)), shape)
         ranges = zip(attrs["begin"], attrs["end"], attrs["strides"], strict=True)
         return self.copy([x], shape, [layout.sliced(whole, list(ranges))], 0)
+
+    def lower_SetSlice(self, node: CNode, x: View, value: View) -> View:
+        attrs = node.callee.attrs  # type: ignore[union-attr]
+        whole = View(Buffer(x.buffer.dtype, x.size), x.shape)
+        ranges = zip(attrs["begin"], attrs["end"], attrs["strides"], strict=True)
+        places = [whole, layout.sliced(whole, list(ranges))]  # one after the other
+        return self.copy([x, value], x.shape, places)
 
     # ----------------------------------------------------------------- element by element
 
@@ -403,6 +407,31 @@ class Lowering:
         return self.emit(node, "map", [index, x], x.buffer.dtype, shape, rows, columns, ways=ways,
                          text="{1}")  # fmt: skip
 
+    def lower_GatherIndex(self, node: CNode, x: View, *indices: View) -> View:
+        return self.lower_Gather(node, *self.by_one_index(node, x, indices))
+
+    def lower_SetIndex(self, node: CNode, x: View, value: View, *indices: View) -> View:
+        """A value with one row replaced."""
+        rows, index = self.by_one_index(node, x, indices)
+        row = self.whole(layout.broadcast(value, rows.shape[1:]))
+        n, columns = rows.shape[0], rows.size // rows.shape[0]
+        return self.emit(node, "put", [rows, row, index], x.buffer.dtype, x.shape, n, columns,
+                         gives="own", more={"adds": is_call_of(node, "AddIndex")})  # fmt: skip
+
+    lower_AddIndex = lower_SetIndex
+
+    def by_one_index(self, node: CNode, x: View, indices: Sequence[View]) -> tuple[View, View]:
+        """Rows of the first axes, and which of them: several indices as one."""
+        n = len(indices)
+        rows = View(x.buffer, (math.prod(x.shape[:n]), *x.shape[n:]))
+        if n == 1:
+            return rows, indices[0]
+        shape = np.broadcast_shapes(*(i.shape for i in indices))
+        text = "0"
+        for i, size in enumerate(x.shape[:n]):
+            text = f"({text}) * {size} + {{{i}}} % {size}"
+        return rows, self.map(node, indices, text, AbstractTensor(int64, shape))
+
     def lower_IndexAdd(self, node: CNode, x: View, index: View, y: View) -> View:
         zero = _is_zero(x)
         inputs = [self.whole(index), self.whole(y), *([] if zero else [self.whole(x)])]
@@ -482,7 +511,7 @@ class Lowering:
 _READ_VIEWS = frozenset(
     "Reshape ExpandDims Squeeze Identity StopGradient Transpose BroadcastTo StridedSlice ReverseV2 "
     "Fill Concat Stack Pad StridedSliceGrad Tile Split Add Cast TensorScatterElements IndexAdd "
-    "MatMul BatchMatMul".split()
+    "MatMul BatchMatMul SetSlice".split()
 )
 
 

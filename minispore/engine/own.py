@@ -1,4 +1,4 @@
-"""Steps that are kernels of their own: products of matrices, copies between layouts, sums by index.
+"""Steps that are kernels of their own: products of matrices, copies, sums and writes by index.
 
 All follow strides.  Sizes and strides are arguments, so that a few kernels serve all shapes.
 """
@@ -20,7 +20,8 @@ _HEAD = "def kernel(slots, args, lo, hi, worker):"
 def kernel(group: Group) -> Kernel:
     """The kernel of a group of one such step."""
     (step,) = group.steps
-    return {"matmul": _product, "copy": _copy, "index add": _index_add}[step.kind](step, group)
+    makers = {"matmul": _product, "copy": _copy, "index add": _index_add, "put": _put}
+    return makers[step.kind](step, group)
 
 
 class _Arguments:
@@ -135,4 +136,19 @@ def _index_add(step: Step, group: Group) -> Kernel:
               f"    a = p_{dtype}(out + i8(i[r]) % n * C * {SIZES[dtype]})",
               f"    b = p_{dtype}(y + r * C * {SIZES[dtype]})",
               "    for j in range(C):", "        a[j] = a[j] + b[j]"]  # fmt: skip
+    return Kernel(_source(lines), arguments.values, 1, group)
+
+
+def _put(step: Step, group: Group) -> Kernel:
+    """One row written into a value (or added to it), which is copied unless it is in place."""
+    x, row, index = step.inputs
+    dtype, arguments = step.out.dtype, _Arguments()
+    lines = [f"C = {arguments.number(step.columns)}", f"n = {arguments.number(step.rows)}",
+             f"out = {arguments.address(step.out)}", f"old = {arguments.address(x.buffer)}",
+             f"i = p_{index.buffer.dtype}({arguments.address(index.buffer)})",
+             f"y = p_{dtype}({arguments.address(row.buffer)})",
+             f"o, x = p_{dtype}(out), p_{dtype}(old)",
+             "if old != out:", "    for j in range(n * C):", "        o[j] = x[j]",
+             f"r = p_{dtype}(out + i8(i[0]) % n * C * {SIZES[dtype]})",
+             "for j in range(C):", f"    r[j] = {'r[j] + ' * step.more['adds']}y[j]"]  # fmt: skip
     return Kernel(_source(lines), arguments.values, 1, group)

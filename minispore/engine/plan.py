@@ -39,7 +39,7 @@ from minispore.abstract import (
     symbols_of,
 )  # fmt: skip
 from minispore.engine.memory import Room
-from minispore.engine.segments import Segment, split
+from minispore.engine.segments import MixedSegment, Segment, split
 from minispore.ir.compare import constant_key
 from minispore.ir.interp import add_location, as_abstract, check_depth, chosen, execution_order
 from minispore.ir.literal import write_constant
@@ -146,9 +146,19 @@ def resize(run: _Run, step: Instruction) -> None:
 def kernels(run: _Run, step: Instruction) -> None:
     """slots = kernels(slots), in one native call"""
     slots = run.slots
-    values = step.function.run([slots[i] for i in step.inputs])
+    operands = [slots[i] for i in step.inputs]
+    values = step.function.run(operands)
+    if values is None:
+        values = _by_python(step.function, operands)
     for i, value in zip(step.outputs, values, strict=True):
         slots[i] = value
+
+
+def _by_python(segment: MixedSegment, operands: list[Any]) -> Sequence[Any]:
+    """What a segment computes, if kernels cannot: the values, or the error."""
+    if segment.host is None:
+        segment.host = Executable(segment.graph())
+    return segment.host.run([*operands, None])[: len(segment.outputs)]
 
 
 def move(run: _Run, step: Instruction) -> None:
@@ -418,6 +428,8 @@ class _Layout:
         for node in segment.outputs:
             places[node] = self.new_slots(node.abstract)
             outputs += places[node]
+        for node in segment.tokens:
+            places[node] = self.new_slots(node.abstract)
         self.emit(kernels, inputs, outputs, function=segment)
         return outputs
 

@@ -63,7 +63,7 @@ class Rows:
         share memory where they may, and where all of `first` are known before.
         """
         outside = set(needed)
-        groups = group(steps, needed)
+        groups = group(_used(steps, needed), needed)
         home = {b: g for g in groups for b in g.kinds}
         for g in groups:
             for step in g.steps:
@@ -74,8 +74,8 @@ class Rows:
             take_over(order, outside)
         for bundle, parts in order:
             head = bundle[0].steps[0]
-            if head.kind == "while":
-                self.loop(head)
+            if head.kind in ("while", "switch"):
+                self.loop(head) if head.kind == "while" else self.branch(head)
                 continue
             made = [_kernel(g, needed) for g in bundle]
             if parts == 1:
@@ -108,21 +108,49 @@ class Rows:
     def loop(self, step: Step) -> None:
         """A While."""
         carry, nexts, again = (step.more[k] for k in ("outs", "nexts", "again"))
-        self.move(list(zip(carry, (v.buffer for v in step.more["starts"]), strict=True)))
+        self.move(list(zip(carry, step.more["starts"], strict=False)))
         leave = self.jump(flag=step.more["enter"])
         turn = self.here()
         self.loops += 1
-        pairs = list(zip(carry, (v.buffer for v in nexts), strict=True))
-        self.add(step.more["turn"], {new for _, new in pairs} | {again}, pairs)
+        pairs = list(zip(carry, nexts, strict=False))  # a loop that carries nothing has one `out`
+        self.add(step.more["turn"], {*nexts, again}, pairs)
         self.move(pairs)
         self.loops -= 1
         self.jump(flag=again, when=True, target=turn)
         leave.target = self.here()
 
+    def branch(self, step: Step) -> None:
+        """A Switch: the graphs one after the other, each behind its test."""
+        tests, arms, outs = (step.more[k] for k in ("tests", "arms", "outs"))
+        ends = []
+        for number, (steps, results) in enumerate(zip(arms, step.more["results"], strict=True)):
+            skip = self.jump(flag=tests[number]) if number < len(tests) else None
+            made = {b for s in steps for b in s.outs if b.at is None}
+            for out, result in zip(outs, results, strict=False):
+                if result in made and results.count(result) == 1:
+                    result.at = out
+            self.add(steps, set(results))
+            self.move(list(zip(outs, results, strict=False)))
+            if skip is not None:
+                ends.append(self.jump())
+                skip.target = self.here()
+        for row in ends:
+            row.target = self.here()
+
     def move(self, pairs: Sequence[Pair]) -> None:
         """Copies, as if all were made at once: to the first of each pair from the second."""
         for target, source in _in_turn([p for p in pairs if p[0].home is not p[1].home]):
             self.add([copy_step(source, target)], {target})
+
+
+def _used(steps: Iterable[Step], needed: set[Buffer]) -> list[Step]:
+    """Steps without those that only a Check would tell of, if it failed."""
+    read, kept = set(needed), list[Step]()
+    for step in reversed([*steps]):
+        if step.kind in ("while", "switch") or not read.isdisjoint(step.outs):
+            kept.append(step)
+            read |= {v.buffer for v in step.inputs}
+    return kept[::-1]
 
 
 def _in_turn(pairs: list[Pair]) -> Iterator[Pair]:
@@ -206,6 +234,9 @@ def take_over(order: Sequence[tuple[Bundle, int]], outside: Collection[Buffer]) 
 
 def _reads_before_writing(g: Group, old: Buffer, new: Buffer) -> bool:
     """True if each element of `new` is written after that of `old` was read for the last time."""
+    head = g.steps[0]
+    if head.kind == "put":
+        return all(v.buffer is not old for v in head.inputs[1:])
     ends = any(s.kind != "map" and g.kinds[s.out] == "row" for s in g.steps)  # a loop; see emit
     if ends or g.kinds[new] != "full" or (old.size, old.dtype) != (new.size, new.dtype):
         return False

@@ -14,14 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from minispore.abstract import AbstractTuple
+from minispore.abstract import TOKEN, Abstract, AbstractScalar, AbstractTensor, AbstractTuple
 from minispore.engine import cache, memory, native
 from minispore.engine.control import Flow
-from minispore.engine.covered import is_native
+from minispore.engine.covered import can_fail, is_native, is_number
 from minispore.engine.emit import Kernel
 from minispore.engine.layout import SIZES, Buffer, View
 from minispore.engine.rows import Row, Rows, copy_step
-from minispore.ir.node import CNode, Node, ParameterNode, ValueNode, is_call_of, item_index
+from minispore.ir.node import (
+    CNode,
+    FuncGraph,
+    Node,
+    ParameterNode,
+    ValueNode,
+    is_call_of,
+    item_index,
+    make_tuple,
+)
 from minispore.primitive import Primitive
 
 LONG_RUN = 2**16  # bytes: with more (or loops) a run lets other Python threads go on
@@ -31,24 +40,25 @@ LARGE = 2**16  # bytes: of outputs whose memory is used again
 def split(order: Sequence[Node], output: Node) -> list[Node | Segment]:
     """The nodes of a graph in an order in which they can run, kernels' nodes in segments.
 
-    All others keep their order: what fails first is what fails first in Python.
+    All others keep their order, and so do kernels that can fail: what fails first is what fails
+    first in Python.
     """
+    fast = _fast(order, output)
     phase: dict[int, int] = {}
-    latest = 1  # phase of such a node
+    latest = 0  # phase of what must not come later than what follows
     phases: dict[int, list[Node]] = {}
-    whole = {id(i) for n in order if item_index(n) is None for i in n.inputs} | {id(output)}
     for node in order:
-        loop = node if item_index(node) is None else node.inputs[0]
-        # a tuple has no array of its own: a loop's must be taken apart
-        fast = is_native(node) and not (
-            isinstance(loop.abstract, AbstractTuple) and id(loop) in whole
-        )
         own = max((phase.get(id(i), 0) for i in node.inputs), default=0)
-        own += own % 2 if fast else 1 - own % 2  # even phases are native
+        keeps_order = item_index(node) is None and (
+            can_fail(node) if id(node) in fast else not is_call_of(node, "MakeTuple")
+        )
+        if keeps_order and isinstance(node, CNode):
+            own = max(own, latest)
+        own += own % 2 if id(node) in fast else 1 - own % 2  # even phases are native
         if isinstance(node, (ParameterNode, ValueNode)):
             own = 0
-        elif not fast and item_index(node) is None and not is_call_of(node, "MakeTuple"):
-            latest = own = max(own, latest)
+        elif keeps_order:
+            latest = own
         phase[id(node)] = own
         phases.setdefault(own if isinstance(node, CNode) else -1, []).append(node)
     users: dict[int, set[int]] = {}
@@ -64,11 +74,34 @@ def split(order: Sequence[Node], output: Node) -> list[Node | Segment]:
             continue
         outputs = [n for n in nodes if users.get(id(n), {number}) - {number}]
         try:
-            found.append(Segment([n for n in nodes if isinstance(n, CNode)], outputs))
+            found.append(segment([n for n in nodes if isinstance(n, CNode)], outputs))
         except cache.NoKernel as error:
             warn_without_kernels(str(error))
             found += nodes
     return found
+
+
+def _fast(order: Sequence[Node], output: Node) -> set[int]:
+    """The nodes that kernels compute: all they can, and numbers between such nodes."""
+    whole = {id(i) for n in order if item_index(n) is None for i in n.inputs} | {id(output)}
+    fast: set[int] = set()
+    numbers: dict[int, Node] = {}
+    for node in order:
+        index = item_index(node)
+        # a tuple has no array of its own: a loop's must be taken apart
+        call = node if index is None else node.inputs[0]
+        if isinstance(call.abstract, AbstractTuple) and id(call) in whole:
+            continue
+        if id(call) in fast if index is not None else is_native(node):
+            fast.add(id(node))
+        elif any(id(i) in fast or id(i) in numbers for i in node.inputs) and is_number(node):
+            numbers[id(node)] = node
+    wanted = {id(i) for n in order if id(n) in fast for i in n.inputs}
+    for key, node in reversed(numbers.items()):
+        if key in wanted:
+            fast.add(key)
+            wanted |= {id(i) for i in node.inputs}
+    return fast
 
 
 @functools.cache
@@ -127,7 +160,9 @@ class Segment:
         self, nodes: list[CNode], outputs: list[Node], replaced: Mapping[Node, Node] | None = None,
         first: Collection[Node] = (),
     ):  # fmt: skip
-        self.nodes, self.outputs = nodes, outputs
+        self.nodes = nodes
+        self.outputs, self.tokens = ([n for n in outputs if (n.abstract == TOKEN) is kind]
+                                     for kind in (False, True))  # fmt: skip
         lowering = Flow(nodes, outputs)
         inside = {id(n) for n in nodes}
         self.inputs: list[Node] = []
@@ -137,13 +172,18 @@ class Segment:
                 if id(i) not in inside and id(i) not in known:
                     known.add(id(i))
                     lowering.input(i)
-                    if not isinstance(i, ValueNode):
+                    if not isinstance(i, ValueNode) and i.abstract != TOKEN:
                         self.inputs.append(i)
             lowering.add(node)
         inputs = [lowering.views[id(n)].buffer for n in self.inputs]
-        outs = self.own_buffers(lowering, inputs)
+        results = [lowering.views[id(n)] for n in self.outputs]
+        self.kinds = [_array_kind(n.abstract) for n in self.outputs]
+        if lowering.holds is not None:
+            results.append(lowering.holds)
+            self.kinds.append(((), np.dtype(bool)))
+        outs = self.own_buffers(lowering, inputs, results)
         table = Rows()
-        buffer = dict(zip([*self.inputs, *outputs], [*inputs, *outs], strict=True))
+        buffer = dict(zip([*self.inputs, *self.outputs], [*inputs, *outs], strict=False))
         pairs = [(buffer[old], buffer[new]) for new, old in (replaced or {}).items()]
         table.add(lowering.steps, set(outs), pairs, [buffer[n] for n in first])
         self.rows = table.rows
@@ -158,8 +198,6 @@ class Segment:
             len(self.rows),
         )
         self.lay_out(inputs, outs)
-        types = [n.abstract for n in outputs]
-        self.kinds = [(t.shape, t.dtype.numpy) for t in types]  # type: ignore[attr-defined]
         self.large = {i for i, b in enumerate(outs) if b.size * SIZES[b.dtype] >= LARGE}
         self.frames: list[_Frame] = []
 
@@ -168,12 +206,14 @@ class Segment:
         """The kernels, in the order of the table."""
         return list(dict.fromkeys(row.kernel for row in self.rows if row.kernel is not None))
 
-    def own_buffers(self, lowering: Flow, inputs: list[Buffer]) -> list[Buffer]:
+    def own_buffers(
+        self, lowering: Flow, inputs: list[Buffer], results: list[View]
+    ) -> list[Buffer]:
         """A buffer of its own for each output; what is only another view of one is copied."""
         taken = set(inputs)
         outs = []
-        for node in self.outputs:
-            view = lowering.whole(lowering.views[id(node)])
+        for result in results:
+            view = lowering.whole(result)
             if view.buffer in taken or view.buffer.value is not None:
                 own = Buffer(view.buffer.dtype, view.buffer.size)
                 lowering.steps.append(copy_step(view.buffer, own))
@@ -228,7 +268,8 @@ class Segment:
         self.is_long = bytes_used > LONG_RUN or any(row.kernel is None for row in self.rows)
 
     def named(self, names: Sequence[str]) -> dict[Buffer, str]:
-        """What listings call each buffer: c0, c1 ... are constants, m0 ... places in the arena.
+        """What listings call each buffer: c0, c1 ... are constants, m0 ... places in the arena,
+        and "fine" is whether nothing has failed.
 
         Args:
             names: of the inputs and outputs.
@@ -236,6 +277,7 @@ class Segment:
         first = self.n_arrays
         kept = [f"c{i}" for i in range(len(self.constants))]
         own = [f"m{i}" for i in range(len(self.slot) - first - len(kept))]
+        names = [*names, *["fine"] * (first - len(names))]
         return dict(zip(self.slot, [*names, *kept, *own], strict=True))
 
     def listing(self, names: Sequence[str]) -> list[str]:
@@ -259,6 +301,10 @@ class Segment:
         """A frame that no running call has."""
         return self.frames.pop() if self.frames else _Frame(self)
 
+    def results(self, arrays: list[np.ndarray]) -> list[Any]:
+        """The values of the outputs, which are in these arrays."""
+        return arrays
+
     def run(self, values: Sequence[Any]) -> list[np.ndarray]:
         """The outputs, as new arrays."""
         frame = self.frame()
@@ -273,6 +319,67 @@ class Segment:
                 arrays[-1 - status] = np.array(arrays[-1 - status], order="C")
         self.frames.append(frame)
         return outs
+
+
+class MixedSegment(Segment):
+    """A segment with numbers among its inputs and outputs, or one of whose nodes can fail.
+
+    ``run`` gives None if one has (scalars.py): then `graph` is to be run in another way.
+    """
+
+    host: Any = None  # the plan of `graph`, once it was needed
+
+    def run(self, values: Sequence[Any]) -> list[Any] | None:  # type: ignore[override]
+        given = zip(values, self.inputs, strict=True)
+        outs = super().run([
+            v if isinstance(v, np.ndarray) else np.array(v, _array_kind(n.abstract)[1])
+            for v, n in given
+        ])  # fmt: skip
+        return self.results(outs) if not self.can_fail or outs[-1] else None
+
+    @property
+    def can_fail(self) -> bool:
+        """True if the last array is a bool that says whether all is well."""
+        return len(self.kinds) > len(self.outputs)
+
+    def results(self, arrays: list[np.ndarray]) -> list[Any]:
+        return [
+            a.item() if isinstance(n.abstract, AbstractScalar) else a
+            for a, n in zip(arrays, self.outputs, strict=False)
+        ]
+
+    def graph(self) -> FuncGraph:
+        """The nodes as a graph of their own: of the inputs, and the Token."""
+        parameters = [ParameterNode(f"x{i}", n.abstract) for i, n in enumerate(self.inputs)]
+        token = ParameterNode("token", TOKEN)
+        made: dict[int, Node] = {id(n): p for n, p in zip(self.inputs, parameters, strict=True)}
+
+        def now(node: Node) -> Node:
+            if node.abstract == TOKEN and id(node) not in made:
+                return token
+            return node if isinstance(node, ValueNode) else made[id(node)]
+
+        for node in self.nodes:
+            inputs = [now(i) for i in node.inputs]
+            made[id(node)] = CNode(node.callee, inputs, node.abstract, node.origin)
+        output = make_tuple([made[id(n)] for n in (*self.outputs, *self.tokens)])
+        return FuncGraph("segment", [*parameters, token], output)
+
+
+def segment(nodes: list[CNode], outputs: list[Node]) -> Segment:
+    """The segment of some nodes, of which `outputs` are used elsewhere."""
+    around = [*outputs, *(i for n in nodes for i in n.inputs)]
+    numbers = any(isinstance(n.abstract, AbstractScalar) for n in around)
+    mixed = numbers or any(map(can_fail, nodes))
+    return (MixedSegment if mixed else Segment)(nodes, outputs)
+
+
+def _array_kind(abstract: Abstract) -> tuple[tuple, np.dtype]:
+    """The shape and dtype of the array of a value."""
+    if isinstance(abstract, AbstractTensor):
+        return abstract.shape, abstract.dtype.numpy
+    assert isinstance(abstract, AbstractScalar)
+    return (), np.dtype(abstract.kind)
 
 
 def _row_text(row: Row, names: dict[Buffer, str]) -> str:

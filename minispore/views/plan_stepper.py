@@ -309,7 +309,7 @@ def _rows(moment: Moment, place: str) -> Iterator[PlanStep]:
                             before, {names[b]: latest[b] for b in writes})  # fmt: skip
         yield step
         number = after
-    moment.done(rows.outputs)
+    moment.done(rows.segment.results(rows.outputs))
 
 
 def _shapes(rows: Rows) -> dict[Buffer, tuple[int, ...]]:

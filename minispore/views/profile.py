@@ -337,7 +337,7 @@ class _Watch:
             if kernel is not None:
                 self.row(rows, number, kernel, place, batched)
             number = rows.following(number)
-        moment.done([a.copy() for a in rows.outputs])
+        moment.done(segment.results([a.copy() for a in rows.outputs]))
 
     def row(
         self, rows: Rows, number: int, kernel: Kernel, place: str, batched: set[Hashable]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -226,6 +227,15 @@ plus = Intrinsic(
     lambda builder, x, y: builder.fadd(x, y, flags=("contract", "reassoc", "nsz")),
     lambda x, y: x + y, arity=2,
 )  # fmt: skip
+
+
+def _plain(name: str, python: Callable[..., Any]) -> Intrinsic:
+    """Arithmetic that no flag of a kernel changes: rounded each time, in this order, as Python."""
+    return Intrinsic(lambda builder, x, y: getattr(builder, name)(x, y), python, "f8", ("f8", "f8"))
+
+
+exact_add_f8, exact_sub_f8 = _plain("fadd", operator.add), _plain("fsub", operator.sub)
+exact_mul_f8, exact_div_f8 = _plain("fmul", operator.mul), _plain("fdiv", operator.truediv)
 
 
 # ------------------------------------------------------------------------------- of the C library
