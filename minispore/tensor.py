@@ -251,8 +251,11 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
     # ------------------------------------------------------------------------ out to Python
 
     def asnumpy(self) -> np.ndarray:
-        """The elements as an ndarray that shares memory with this Tensor."""
-        return self._array("asnumpy()")
+        """The elements as an ndarray that shares memory with this Tensor.
+
+        It is an object of its own: who sets its shape or flags does not change the Tensor.
+        """
+        return self._array("asnumpy()").view()
 
     numpy = asnumpy
 
@@ -323,7 +326,7 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """For ``np.asarray(t)``: shares memory unless a copy is asked for or needed."""
-        data = self._array("the NumPy array")
+        data = self._array("the NumPy array").view()
         if dtype is not None and np.dtype(dtype) != data.dtype:
             if copy is False:
                 raise ValueError(f"a copy is needed to turn {self.dtype} into {np.dtype(dtype)}")
@@ -342,9 +345,9 @@ class Tensor(TensorOperators, ElementMethods, ShapeMethods, ReduceMethods, Write
         if not isinstance(array, np.ndarray):
             raise TypeError(f"from_numpy takes an ndarray, not {type(array).__name__}")
         dtype = dt.from_numpy(array.dtype)
-        if array.dtype is dtype.numpy and array.flags.carray and type(array) is np.ndarray:
-            return Tensor._wrap(array)
-        return Tensor._wrap(np.require(array, dtype.numpy, ["C", "A"]))
+        if array.dtype is not dtype.numpy or not array.flags.carray:
+            array = np.require(array, dtype.numpy, ["C", "A"])
+        return Tensor._wrap(array.view(np.ndarray))
 
     @staticmethod
     def from_dlpack(source: Any) -> Tensor:

@@ -118,6 +118,42 @@ def test_views_of_results_that_are_gone_never_change(by_name, size):
         assert (view == 2 * i).all()
 
 
+@pytest.mark.parametrize("size", [6, 40_000])
+def test_memory_that_must_not_be_written_is_not_taken_again(size):
+    given = np.ones(size, np.float32)
+    given.flags.writeable = False
+    w = Tensor(np.zeros(size, np.float32))
+
+    @ms.jit
+    def f(x):
+        w.add_(x)
+        return w * 2
+
+    one = Tensor(np.ones(size, np.float32))
+    for _ in range(4):
+        f(one)
+    w._take_array(Tensor.from_numpy(given)._data)
+    del given
+    for turn in range(6):
+        assert f(one).asnumpy()[-1] == 2 * (turn + 2)
+        assert w._data.flags.writeable
+
+
+def test_what_is_done_to_the_array_of_a_result():
+    @ms.jit
+    def f(x):
+        return x * 2
+
+    warm(f, X)
+    for change in [("shape", (6,)), ("dtype", np.int32)]:
+        for _ in range(4):
+            setattr(f(X).asnumpy(), *change)
+        np.testing.assert_array_equal(f(X).asnumpy(), X.asnumpy() * 2)
+    for _ in range(4):
+        f(X).asnumpy().flags.writeable = False
+    assert f(X).asnumpy().flags.writeable
+
+
 def test_every_kind_of_result():
     w = Parameter(np.ones(3, np.float32), name="w")
 

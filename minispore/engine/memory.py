@@ -36,9 +36,13 @@ def new(shape: Shape, dtype: np.dtype) -> np.ndarray:
 
 
 def is_free(array: np.ndarray, known: int) -> bool:
-    """True if no one has an array, or a view of its memory, beside `known` references."""
+    """True if an array may be written: no one has it, or a view of its memory, beside `known`
+    references.
+    """
     owner = array.base
     if getrefcount(array) > known + 2:  # our parameter's, and that of the question
+        return False
+    if not array.flags.writeable:
         return False
     return owner is None or (
         type(owner) in (np.ndarray, Room) and owner.base is None and getrefcount(owner) <= 3

@@ -34,6 +34,7 @@ from minispore.engine.kernels.words import (
 ) = range(27)  # fmt: skip
 DONE, AGAIN, MISS, RENEW = range(4)  # what a call gives; see engine/direct.py
 TYPE, RANK, SHAPE, DTYPE = 8, 24, 32, 56  # of any object, and of an ndarray
+WRITEABLE = 0x400  # among its flags
 AXES = 8  # words for an argument's sizes
 FACTS = 4 + AXES
 
@@ -119,9 +120,9 @@ def take_captured(block, slots):
 
 
 def is_free(block, array):
-    """1 if no one else has an array, or a view of its memory: see memory.is_free."""
+    """1 if it may be written, as no one else has it or a view of its memory: memory.is_free."""
     owner = word(array + BASE)
-    free = i8(p_i4(array)[0] == 1)
+    free = i8(p_i4(array)[0] == 1) & i8(p_i4(array + FLAGS)[0] & WRITEABLE != 0)
     if owner != 0:
         kind = word(owner + TYPE)
         free = free & i8((kind == block[NDARRAY]) | (kind == block[ROOM]))
