@@ -121,12 +121,12 @@ class Shortcuts:
         if self.long_ways >= self.next:
             served = self.shortcut is not None and self.shortcut.direct.hits > 8
             self.next = self.long_ways + 1 if served else 2 * self.long_ways
-            self.shortcut = _made(compiled, args)
+            self.shortcut = shortcut_for(compiled, args)
         return self.shortcut
 
 
-def _made(compiled: Compiled, args: tuple) -> Shortcut | None:
-    """A shortcut for calls like this one; None if there is none."""
+def shortcut_for(compiled: Compiled, args: tuple) -> Shortcut | None:
+    """A shortcut for calls like this one; None if there is none.  Nothing is run or written."""
     tensors = [a for a in args if type(a) is Tensor]
     if (
         not layout_is_known() or not dicts_tell()

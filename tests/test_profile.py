@@ -14,6 +14,7 @@ from minispore import Tensor, nn, ops
 from minispore.engine import peak
 from minispore.engine.replay import Rows, replay
 from minispore.engine.segments import Segment
+from minispore.watch import dicts_tell
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +88,32 @@ def test_numpy_does_what_kernels_do_not():
     assert rows["CumSum"].bytes == 2 * 5 * 5 * 4
     assert rows["CumSum"].operations is None
     assert "CumSum" in str(report.profile(runs=1))
+
+
+def test_it_says_whether_calls_take_a_shortcut():
+    net = nn.Dense(4, 3)
+    step, _ = step_of(net)
+    step = ms.jit(step)
+    x, y = tensor(6, 4), Tensor(np.array([0, 1, 2, 0, 1, 2], np.int32))
+    before = net.weight.asnumpy().copy()
+    profile = ms.explain(step, x, y).profile(1)
+    assert np.array_equal(before, net.weight.asnumpy())
+    assert step.last.shortcuts.shortcut is None  # that of the profile is its own
+    for _ in range(3):
+        step(x, y)
+    made = step.last.shortcuts.shortcut
+    assert (made is not None) == dicts_tell() == (profile.compared is not None)
+    if made is not None:
+        assert profile.compared == (len(made.watch.words), len(made.watch.rest))
+        assert f"it checks {len(made.watch.words)} words of memory" in str(profile)
+    assert made is None or made.direct.hits == 1
+
+
+@pytest.mark.parametrize("options", [{"jit_level": "O0"}, {}])
+def test_it_says_that_there_is_no_shortcut(options):
+    fn = ms.jit(lambda x: ops.cumsum(x * 2, 0), **options)
+    profile = ms.explain(fn, tensor(5, 5)).profile(1)
+    assert profile.compared is None and "no shortcut" in str(profile)
 
 
 def test_at_o0_all_is_numpy():

@@ -10,9 +10,8 @@ and how much of what this machine can do at most that is (engine/peak.py).
     p.trace("step.json")          # opens in chrome://tracing and ui.perfetto.dev
 
 Nothing outside is written: no Parameter changes, and what the graph prints is not shown.  So the
-plan is timed as Python runs it; a call like the one before it may take a shortcut past that
-(shortcut.py).
-(MindSpore: ``mindspore.Profiler``.)
+plan is timed as Python runs it; a call may take a shortcut past that (shortcut.py), and the profile
+says if it can.  (MindSpore: ``mindspore.Profiler``.)
 """
 
 from __future__ import annotations
@@ -127,13 +126,16 @@ class Profile:
         seconds: a whole run of the plan: the median of several.
         guards: what finding the compiled graph for a call takes, which comes before that; None if
             it is not known.
+        compared: what a call looks at instead, if it takes the shortcut: how many words of memory,
+            and how many lines of the guard; None if calls like this one have no shortcut.
     """
 
     def __init__(self, name: str, rows: list[Timed], events: list[tuple[str, float]],
-                 seconds: float, guards: float | None):  # fmt: skip
+                 seconds: float, guards: float | None,
+                 compared: tuple[int, int] | None = None):  # fmt: skip
         self.name = name
         self.rows = sorted(rows, key=lambda row: -row.seconds)
-        self.seconds, self.guards = seconds, guards
+        self.seconds, self.guards, self.compared = seconds, guards, compared
         self._events = events  # (name of a row, seconds), in the order of a run
 
     def share(self, kind: str) -> float:
@@ -181,8 +183,16 @@ class Profile:
         ]  # fmt: skip
         if self.guards is not None:
             finds = f"before it, a call finds its graph in {self.guards * 1e6:.1f} us"
-            lines.insert(1, f"{finds}; a shortcut spares that and most of Python")
+            lines[1:1] = [finds, self._way_past()]
         return lines
+
+    def _way_past(self) -> str:
+        """Whether a call takes the shortcut."""
+        if self.compared is None:
+            return "calls like this one have no shortcut past that"
+        words, lines = self.compared
+        checks = f"{words:,} words of memory" + (f" and {lines:,} lines of the guard" * bool(lines))
+        return f"from the third on, such calls take a shortcut past that and Python; it checks {checks}"
 
     def trace(self, path: str | os.PathLike[str]) -> Path:
         """Write one run as JSON in Chrome's trace format: each step as long as it takes.
@@ -261,12 +271,14 @@ def profile_plan(
     name: str,
     runs: int = 20,
     find: Callable[[], Any] | None = None,
+    compared: tuple[int, int] | None = None,
 ) -> Profile:
     """Time a plan on these inputs.
 
     Args:
         runs: how often the plan runs as a whole, and each of its steps by itself.
         find: what finds the plan for a call, which is timed too.
+        compared: see Profile.
 
     Raises:
         ValueError: `runs` is less than 1.
@@ -283,7 +295,7 @@ def profile_plan(
         watch = _Watch(plan)
         for _ in range(runs):
             watch.run(inputs)
-    return Profile(name, watch.rows(), watch.order(), seconds, guards)
+    return Profile(name, watch.rows(), watch.order(), seconds, guards, compared)
 
 
 class _Watch:

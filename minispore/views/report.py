@@ -23,8 +23,6 @@ from typing import Any
 
 from minispore.compile import JitFunction, after_compiling
 from minispore.context import get_context
-from minispore.engine.native import layout_is_known
-from minispore.engine.segments import Segment
 from minispore.files import write_whole
 from minispore.frontend.desugar import source_of
 from minispore.frontend.source import code_of
@@ -37,6 +35,7 @@ from minispore.parameter import Parameter
 from minispore.passes.pipeline import BEFORE_GRAD
 from minispore.program import Compiled, Stage, python_function
 from minispore.random import drawn_again
+from minispore.shortcut import Shortcut, shortcut_for
 from minispore.tensor import Tensor
 from minispore.views.fusion import Traffic, draw_kernels, traffic_of
 from minispore.views.kernels import KernelInfo, kernels_of
@@ -64,16 +63,18 @@ class Report:
     """How one call was compiled; see ``explain``.
 
     `values` are those of the graph's inputs, for who runs it; `find` finds it, as a call does.
-    `parameters`: which of them are Parameters.
+    `parameters`: which of them are Parameters.  `args` are the call's, if they are all it has.
     """
 
     def __init__(
         self, name: str, function: Callable, compiled: Compiled, values: Sequence[Any] = (),
         find: Callable[[], Any] | None = None, parameters: Collection[int] = (),
+        args: tuple | None = None,
     ):  # fmt: skip
         self.name = name
         self._parameters = parameters
         self._find = find
+        self._args = args
         self.function = function
         self.compiled = compiled
         self.values = values
@@ -127,7 +128,9 @@ class Report:
     def memory(self) -> Memory:
         """The bytes that a run needs, and a timeline for each call of kernels; nothing is run."""
         plan = self.compiled.function.plan
-        return memory_of(plan, self.values, self._parameters, _by_shortcut(self.compiled))
+        shortcut = self._shortcut()
+        segment = shortcut.direct.segment if shortcut and self.compiled.writes else None
+        return memory_of(plan, self.values, self._parameters, segment)
 
     def graph(self, stage: str = "optimized") -> FuncGraph:
         """The graph of a stage; ValueError if there is no such stage."""
@@ -185,7 +188,11 @@ class Report:
             ValueError: `runs` is less than 1.
             What the graph raises on these values.
         """
-        return profile_plan(self.compiled.function.plan, self.values, self.name, runs, self._find)
+        plan, shortcut = self.compiled.function.plan, self._shortcut()
+        compared = (
+            None if shortcut is None else (len(shortcut.watch.words), len(shortcut.watch.rest))
+        )
+        return profile_plan(plan, self.values, self.name, runs, self._find, compared)
 
     def find_nan(self, inf: bool = True, stage: str = "grad") -> NonFinite | None:
         """The first node that makes a nan or inf out of finite numbers, forward or backward.
@@ -198,6 +205,13 @@ class Report:
             What was found, with its line, values and calls (print it); None if there is none.
         """
         return find_non_finite(self.graph(stage), self.values, inf)
+
+    def _shortcut(self) -> Shortcut | None:
+        """The shortcut that calls like this one take, made anew: nothing is run; None: no such."""
+        if self._args is None:
+            return None
+        with drawn_again():
+            return shortcut_for(self.compiled, self._args)
 
     def _before(self, stage: str) -> FuncGraph | None:
         """The graph that a pass was given; None for stages that are no passes."""
@@ -363,18 +377,6 @@ class Report:
         return target
 
 
-def _by_shortcut(compiled: Compiled) -> Segment | None:
-    """The kernels that run when a call takes the shortcut; None if they are no others."""
-    if not compiled.writes or not layout_is_known():
-        return None
-    from minispore.engine.direct import in_place, parts_of  # they need a compiler
-
-    parts = parts_of(compiled.function.plan)
-    if parts is None:
-        return None
-    return in_place(parts, {~p: compiled.targets[n].cell for n, p in compiled.writes}).segment
-
-
 def _remove_stages(folder: Path) -> None:
     for old in folder.iterdir():
         if re.fullmatch(r"\d\d_[a-z_]+\.(ir|dot|svg)", old.name):
@@ -475,5 +477,6 @@ def explain(function: Callable, *args: Any, **kwargs: Any) -> Report:
         values = [x._data if isinstance(x, Tensor) else x for x in inputs]
         parameters = {i for i, x in enumerate(inputs) if isinstance(x, Parameter)}
     return Report(
-        jitted.__name__, function, compiled, values, lambda: jitted.find(args, kwargs), parameters
-    )
+        jitted.__name__, function, compiled, values, lambda: jitted.find(args, kwargs), parameters,
+        None if kwargs else args,
+    )  # fmt: skip
