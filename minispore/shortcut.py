@@ -67,6 +67,11 @@ class Shortcut:
             finally:
                 self.is_open = False
 
+    @property
+    def compared(self) -> tuple[int, int]:
+        """How many words of memory are compared, and how many lines of the guard stay Python."""
+        return len(self.watch.words), len(self.watch.rest)
+
     def holds(self, args: tuple) -> bool:
         """True if what only Python can tell is as it was."""
         return self.rest is None or self.rest([a for a in args if type(a) is Tensor]) is not None

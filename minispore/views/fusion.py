@@ -257,7 +257,7 @@ class _Sketch:
                 for view in s.inputs:
                     self._operand(kernel, number, s, view.buffer, outside, slots, around)
         outputs = list(segment.slot)[len(step.inputs) : segment.n_arrays]
-        for buffer, slot in zip(outputs, step.outputs, strict=True):
+        for buffer, slot in zip(outputs, step.outputs, strict=False):  # not whether all is well
             found = [item for _, item in self.writers.get(buffer, [])]
             slots[slot] = found[-1] if found else ""
 

@@ -192,7 +192,10 @@ class Profile:
             return "calls like this one have no shortcut past that"
         words, lines = self.compared
         checks = f"{words:,} words of memory" + (f" and {lines:,} lines of the guard" * bool(lines))
-        return f"from the third on, such calls take a shortcut past that and Python; it checks {checks}"
+        return (
+            "from the third on, such calls take a shortcut past that and Python, which checks "
+            f"{checks}"
+        )
 
     def trace(self, path: str | os.PathLike[str]) -> Path:
         """Write one run as JSON in Chrome's trace format: each step as long as it takes.

@@ -189,9 +189,7 @@ class Report:
             What the graph raises on these values.
         """
         plan, shortcut = self.compiled.function.plan, self._shortcut()
-        compared = (
-            None if shortcut is None else (len(shortcut.watch.words), len(shortcut.watch.rest))
-        )
+        compared = shortcut.compared if shortcut else None
         return profile_plan(plan, self.values, self.name, runs, self._find, compared)
 
     def find_nan(self, inf: bool = True, stage: str = "grad") -> NonFinite | None:
