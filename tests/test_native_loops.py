@@ -1,5 +1,8 @@
 """Loops and branches that run as kernels: as in Python, at all levels."""
 
+import signal
+import threading
+
 import numpy as np
 import pytest
 from differential import Programs, agree
@@ -324,6 +327,41 @@ def values_change_places_in_arms(x, n):
     return a, b
 
 
+@NUMBERS.on((X, 3), (X, 30))
+def effects_keep_their_order(x, n):
+    print("first", n)
+    s = 0
+    for i in range(n):
+        s += 100 // (i - 20)
+    print("then", s)
+    k = n
+    while k > 0:
+        k -= 1 + 7 // (k - 2) * 0
+    y = x
+    while y.sum() < 10:
+        y = y + 1
+    print("last", k)
+    return s, k, y
+
+
+@NUMBERS.on((X, 4))
+def one_of_two_values(x, n):
+    y, z = x * 2, x + 1
+    a, b = (y, z) if x.sum() > 0 else (z, y)
+    return a, b, y
+
+
+@NUMBERS.on((X, 30))
+def no_end_after_a_failure(x, n):
+    k = 5
+    for i in range(n):
+        step = 10 // (7 - i)
+        while k > 0:
+            k -= step
+        k = k + 12
+    return k, x
+
+
 @pytest.mark.parametrize("fn, args", NUMBERS)
 def test_numbers(fn, args):
     agree(fn, *(ms.mutable(a) if isinstance(a, int) else Tensor(a) for a in args))
@@ -368,3 +406,21 @@ def test_ints_beyond_64_bits_are_refused(level, fn, n):
 def test_all_of_it_is_native(fn):
     plan = compile_plan(ms.explain(fn, Tensor(X), ms.mutable(3)).stages[-1].graph, "O1")
     assert not {step.do for step in plan.main.instructions} & {jump, unless, choose}
+
+
+def endless(n):
+    i = 0
+    while n > 0:
+        i = (i + n) % 1000
+    return i
+
+
+def test_an_endless_loop_can_be_interrupted():
+    run = ms.jit(endless)
+    assert run(ms.mutable(0)) == 0
+    timer = threading.Timer(0.2, lambda: signal.raise_signal(signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        run(ms.mutable(1))
+    timer.join()
+    assert run(ms.mutable(-1)) == 0

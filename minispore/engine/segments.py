@@ -26,8 +26,10 @@ from minispore.ir.node import (
     FuncGraph,
     Node,
     ParameterNode,
+    Switch,
     ValueNode,
     is_call_of,
+    is_tuple_plumbing,
     item_index,
     make_tuple,
 )
@@ -92,7 +94,7 @@ def _fast(order: Sequence[Node], output: Node) -> set[int]:
         call = node if index is None else node.inputs[0]
         if isinstance(call.abstract, AbstractTuple) and id(call) in whole:
             continue
-        if id(call) in fast if index is not None else is_native(node):
+        if id(call) in fast if index is not None else is_native(node) and not _only_picks(node):
             fast.add(id(node))
         elif any(id(i) in fast or id(i) in numbers for i in node.inputs) and is_number(node):
             numbers[id(node)] = node
@@ -102,6 +104,14 @@ def _fast(order: Sequence[Node], output: Node) -> set[int]:
             fast.add(key)
             wanted |= {id(i) for i in node.inputs}
     return fast
+
+
+def _only_picks(node: Node) -> bool:
+    """True for a Switch that chooses between values: the plan does that without copying them."""
+    return isinstance(node, CNode) and isinstance(node.callee, Switch) and all(
+        is_tuple_plumbing(n)
+        for g in node.callee.graphs for n in g.nodes() if isinstance(n, CNode)
+    )  # fmt: skip
 
 
 @functools.cache
