@@ -28,14 +28,16 @@ from typing import Any
 import numpy as np
 
 from minispore.dtype import DType
+from minispore.frontend.attributes import lookup
 from minispore.frontend.capture import is_trusted
 from minispore.frontend.guards import Guarded, Line
+from minispore.frontend.heap import UNSET
 
 # Of a CPython object: where its type is; a cell's content; the size, and the address of the items,
 # of a list; a dict's version.  Where an object's dict is, before it.
 _TYPE, _CELL, _SIZE, _ITEMS, _VERSION, _DICT = 8, 16, 16, 24, 24, -24
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), DType, np.generic, np.dtype)
-_MISSING = object()
+_IMMUTABLE = 1 << 8  # among the flags of a class
 _COMPARE: dict[type, Callable] = {
     ast.Is: operator.is_, ast.IsNot: operator.is_not, ast.Eq: operator.eq, ast.NotEq: operator.ne,
     ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le,
@@ -153,8 +155,7 @@ class Watch:
             raise Unwatched
         name, args = tree.func.id, [self.value(a) for a in tree.args]
         if name == "type":
-            self.watch(id(args[0]) + _TYPE)
-            return type(args[0])
+            return self.type_of(args[0])
         if name in ("len", "tuple", "list"):
             builtin: Any = {"len": len, "tuple": tuple, "list": list}[name]
             return builtin(self.content(args[0]))
@@ -172,7 +173,7 @@ class Watch:
         if type(value) is dict:
             self.watch_dict(value)
         elif type(value) is list:
-            self.kept.append(value)
+            self.kept += [value, *value]  # of an item, another one must not get its address
             self.watch(id(value) + _SIZE)
             items = self.watch(id(value) + _ITEMS)
             for i in range(len(value)):
@@ -191,15 +192,29 @@ class Watch:
         self.kept.append(obj)
         if isinstance(obj, types.CellType) and name == "cell_contents":
             self.watch(id(obj) + _CELL)
+            self.kept.append(obj.cell_contents)
             return obj.cell_contents
         if isinstance(obj, types.MethodType) and name in ("__func__", "__self__"):
             return getattr(obj, name)
-        if isinstance(obj, type) and any(name in vars(kind) for kind in obj.__mro__):
-            self.watch_class(obj)
-            return getattr(obj, name)
+        if isinstance(obj, type):
+            return self.of_class(obj, name)
         if name == "__dict__":
             return self.dict_of(obj)
         return self.attribute(obj, name)
+
+    def of_class(self, kind: type, name: str) -> Any:
+        """What a class has, which neither a descriptor nor its metaclass makes anew."""
+        meta, given = type(kind), lookup(kind, name)
+        if meta.__getattribute__ is not type.__getattribute__ or lookup(meta, name) is not UNSET:
+            raise Unwatched
+        inner = given.__func__ if isinstance(given, (staticmethod, classmethod)) else given
+        makes = hasattr(type(inner), "__get__") and not is_trusted(type(inner).__module__)
+        if given is UNSET or (makes and not isinstance(inner, types.FunctionType)):
+            raise Unwatched
+        self.type_of(kind)
+        self.watch_class(meta)
+        self.watch_class(kind)
+        return getattr(kind, name)
 
     def attribute(self, obj: Any, name: str) -> Any:
         """An attribute that an object has itself, or its class."""
@@ -208,9 +223,9 @@ class Watch:
             raise Unwatched
         own = self.dict_of(obj)
         self.watch_class(kind)
-        given = next((vars(k)[name] for k in kind.__mro__ if name in vars(k)), _MISSING)
-        if hasattr(type(given), "__set__"):  # a property, a slot
-            raise Unwatched
+        given = lookup(kind, name)
+        if hasattr(type(given), "__set__") or hasattr(type(given), "__delete__"):
+            raise Unwatched  # a property, a slot
         if name not in own and not isinstance(given, (types.FunctionType, type, *_PLAIN)):
             raise Unwatched
         return getattr(obj, name)
@@ -222,17 +237,22 @@ class Watch:
         found = getattr(obj, "__dict__", None)
         if type(found) is not dict or word(id(obj) + _DICT) != id(found):
             raise Unwatched
-        self.kept.append(obj)
-        self.watch(id(obj) + _TYPE)
+        self.type_of(obj)
         self.watch(id(obj) + _DICT)
         self.watch_dict(found)
         return found
 
+    def type_of(self, obj: Any) -> type:
+        """The type of an object, which must stay its type."""
+        self.kept += [obj, type(obj)]
+        self.watch(id(obj) + _TYPE)
+        return type(obj)
+
     def watch_class(self, kind: type) -> None:
-        """A class and its bases stay as they are, which ours and Python's always do."""
+        """A class and its bases stay as they are, which ours and those in C always do."""
         for base in kind.__mro__:
-            if not is_trusted(base.__module__) and base.__module__ != "builtins":
-                self.kept.append(base)
+            if not is_trusted(base.__module__) and not base.__flags__ & _IMMUTABLE:
+                self.kept += [base, base.__mro__]
                 self.watch(id(base) + _where_bases_are())
                 (content,) = gc.get_referents(base.__dict__)  # a proxy of the dict
                 self.watch_dict(content)

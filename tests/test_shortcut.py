@@ -460,6 +460,76 @@ def test_what_a_cell_holds(change, as_method):
         np.testing.assert_allclose(f(X).asnumpy(), expected.asnumpy(), rtol=1e-6)
 
 
+class Made:
+    """A descriptor that makes its value anew."""
+
+    value = 2.0
+
+    def __get__(self, obj, kind=None):
+        return self.value
+
+
+class MadeAlways(Made):
+    def __delete__(self, obj):
+        raise AttributeError
+
+
+def _descriptor(cls, meta):
+    Made.value = 5.0
+
+
+def _class_itself(cls, meta):
+    cls.own = 5.0
+
+
+def _base(cls, meta):
+    cls.__mro__[1].base = 5.0
+
+
+def _metaclass(cls, meta):
+    meta.own = property(lambda cls: 5.0)
+
+
+@pytest.mark.parametrize("change", [_descriptor, _class_itself, _base, _metaclass])
+def test_what_a_class_holds(change, monkeypatch):
+    monkeypatch.setattr(Made, "value", 2.0)
+    meta = type("Meta", (type,), {})
+    scope = {}
+    exec("class Base:\n    base = 2.0", scope)  # its module is that of the builtins
+    cls = meta("Holds", (scope["Base"],), {"made": Made(), "always": MadeAlways(), "own": 2.0})
+    obj = cls()
+
+    def f(x):
+        return x * cls.made * 10 + x * cls.own * 100 + x * obj.base * 1000 + x * obj.always
+
+    jitted = ms.jit(f)
+    warm(jitted, X)
+    change(cls, meta)
+    for _ in range(3):
+        np.testing.assert_allclose(jitted(X).asnumpy(), f(X).asnumpy(), rtol=1e-6)
+
+
+def test_another_object_at_the_address_of_one_that_is_gone():
+    factors, shift = [float("1.5")], float("2.5")
+
+    def put(value):
+        nonlocal shift
+        factors[0] = shift = value
+
+    @ms.jit
+    def f(x):
+        return x * factors[0] + shift
+
+    warm(f, X)
+    watch = Watch(f.last.guarded)
+    assert any(kept is factors[0] for kept in watch.kept)
+    assert any(kept is shift for kept in watch.kept)
+    for value in (3.5, 4.5, 5.5):  # memory of a number is used again at once
+        put(0)
+        put(value)
+        np.testing.assert_allclose(f(X).asnumpy(), X.asnumpy() * value + value)
+
+
 GLOBAL = 2.0
 
 
