@@ -95,8 +95,11 @@ def residuals(step):
 def test_the_same_gradients_and_statistics(make, layers):
     plain, expected = trained(make, network(make, False, layers))
     again, found = trained(make, network(make, True, layers))
+    # The exact gradient of a bias before batch norm is 0: what is left there is rounding.
+    largest = max(np.abs(b).max() for b in expected)
     for a, b in zip(found, expected, strict=True):
-        assert_same(a, b)
+        assert a.dtype == b.dtype and a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * max(np.abs(b).max(), 1e-3 * largest))
     for graph in again.stages.values():
         verify(graph)
 
