@@ -14,7 +14,7 @@ import os
 import threading
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from minispore.autodiff import api
@@ -134,19 +134,20 @@ class JitFunction:
             kept.shortcut = compiled.shortcuts.after(compiled, args)
         return found
 
-    def run_all(self, calls: Sequence[tuple]) -> Any:
-        """The result of the last of some calls, made one after the other."""
+    def run_all(self, calls: list[tuple]) -> Any:
+        """The result of the last of some calls, made one after the other.
+
+        Each is taken from the list when it is made: an error leaves those after it.
+        """
         __tracebackhide__ = True
-        made, found = 0, None
-        while made < len(calls):
+        found = None
+        while calls:
             shortcut = self._graphs.shortcut
             if shortcut is not None and not tapes.active and not is_tracing():
-                number, found = shortcut.several(calls[made:])
-                made += number
-                if made == len(calls):
-                    return found
-            found = self(*calls[made])
-            made += 1
+                found = shortcut.several(calls)
+                if not calls:
+                    break
+            found = self(*calls.pop(0))
         return found
 
     def find(self, args: tuple, kwargs: dict) -> tuple[Compiled, list[Any]]:

@@ -76,23 +76,26 @@ class Shortcut:
         """True if what only Python can tell is as it was."""
         return self.rest is None or self.rest([a for a in args if type(a) is Tensor]) is not None
 
-    def several(self, calls: Sequence[tuple]) -> tuple[int, Any]:
+    def several(self, calls: list[tuple]) -> Any:
         """Make calls one after the other, up to one that is to go the long way.
 
-        How many, and the result of the last if that are all.
+        Those that are made are taken from the list; if that are all, the result of the last.
         """
-        arity = len(calls[0])
+        arity, last = len(calls[0]), calls[-1]
         if not arity or any(len(c) != arity for c in calls) or not self.holds(calls[0]):
-            return 0, None
+            return None
         if self.is_open:
-            return 0, None
+            return None
         with self.lock:
             self.is_open = True
             try:
                 made, status = divmod(self.direct.calls(*chain.from_iterable(calls)), 4)
-                if status and not self.direct.go_on(calls[made], status):
-                    made += 1
-                return made, self.result(calls[-1]) if made == len(calls) else None
+                del calls[:made]
+                if status:
+                    call = calls.pop(0)
+                    if self.direct.go_on(call, status):
+                        calls.insert(0, call)
+                return None if calls else self.result(last)
             except BaseException:
                 self.direct.give_up()
                 raise

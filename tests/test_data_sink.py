@@ -171,3 +171,66 @@ def test_what_cannot_be():
         ms.data_sink(ops.exp, 3)
     with pytest.raises(ValueError, match="no batch"):
         ms.data_sink(ops.exp, [])()
+
+
+# ------------------------------------------------------------------------------- errors
+
+
+def counting():
+    p = Parameter(np.zeros((), np.float32), name="p")
+
+    @ms.jit
+    def count(x):
+        assert x.sum() > 0, "not positive"
+        p.set_data(p + x.sum())
+        return p * 1
+
+    return p, count
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_error_of_the_data_comes_after_the_steps_before_it(compiled):
+    def data():
+        yield from [np.ones(3, np.float32)] * 13
+        raise OSError("no more")
+
+    p, count = counting()
+    process = ms.data_sink(count if compiled else count.__wrapped_function__, data(), 100)
+    with pytest.raises(OSError, match="no more"):
+        process()
+    assert p.asnumpy() == 39
+    p, count = counting()
+    broken = [np.ones(3, np.float32)] * 13 + ["text"] + [np.ones(3, np.float32)] * 5
+    process = ms.data_sink(count if compiled else count.__wrapped_function__, broken, 18)
+    with pytest.raises(TypeError):
+        process()
+    assert p.asnumpy() == 39
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_after_an_error_of_a_step_the_next_batch_is_next(compiled):
+    data = [np.full(3, -1 if i == 13 else 1, np.float32) for i in range(20)]
+    p, count = counting()
+    process = ms.data_sink(count if compiled else count.__wrapped_function__, data, 18)
+    with pytest.raises(AssertionError, match="not positive"):
+        process()
+    assert p.asnumpy() == 39
+    process = ms.data_sink(count if compiled else count.__wrapped_function__, data, 13)
+    process()
+    with pytest.raises(AssertionError):
+        process()
+    process()  # six more of the first round, seven of the second
+    assert p.asnumpy() == 3 * (13 + 13 + 13)
+
+
+def test_a_list_with_an_iterator_of_its_own():
+    class Counts(list):
+        def __iter__(self):
+            buffer = np.zeros(3, np.float32)
+            for i in range(20):
+                buffer[:] = i + 1
+                yield buffer
+
+    p, count = counting()
+    ms.data_sink(count, Counts(), 20)()
+    assert p.asnumpy() == 3 * 210

@@ -11,7 +11,7 @@ import functools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -41,12 +41,30 @@ class Batches:
                 f"data_sink takes an iterable of batches, not {type(data).__name__}: a batch is an "
                 "array, or a tuple of arrays"
             )
-        self.shares = isinstance(data, (list, tuple))
+        self.shares = type(data) in (list, tuple)
         self.rest: Iterator[Any] = iter(())
+        self.error: BaseException | None = None  # of the batch after those that were taken
 
     def take(self, count: int) -> list[tuple]:
-        """The next batches, so many or up to the end of the data; none at its end."""
-        return [self.tensors(batch) for batch in islice(self.rest, count)]
+        """The next batches, so many or up to the end of the data; none at its end.
+
+        An error of the data comes when the batches before it have been taken.
+        """
+        taken: list[tuple] = []
+        try:
+            if self.error is None:
+                for batch in islice(self.rest, count):
+                    taken.append(self.tensors(batch))
+        except BaseException as error:
+            self.error = error
+        if self.error is not None and not taken:
+            found, self.error = self.error, None
+            raise found
+        return taken
+
+    def put_back(self, batches: list[tuple]) -> None:
+        """Batches that were taken, but are still to come."""
+        self.rest = chain(batches, self.rest)
 
     def restart(self) -> None:
         """Begin at the first batch again."""
@@ -74,7 +92,8 @@ def data_sink(
 
     Each call makes `sink_size` steps and returns what the last one does.  Steps of a compiled
     function that is one piece of machine code are made without returning to Python between them.
-    At the end of the data it begins again.
+    At the end of the data it begins again.  Batches are read ahead of the steps: what makes them
+    must not depend on what a step does.
 
     Args:
         fn: the step; it gets a batch's arrays as Tensors.  A compiled one (``jit``) is fast.
@@ -120,18 +139,24 @@ def _run(fn: Callable[..., Any], batches: Batches, steps: int) -> Any:
         if not taken:
             return found
         start = time.perf_counter()
-        found = _run_batches(fn, taken)
-        made += len(taken)
-        a_step = (time.perf_counter() - start) / len(taken)
+        number = len(taken)
+        try:
+            found = _run_batches(fn, taken)
+        finally:
+            if taken:
+                batches.put_back(taken)
+        made += number
+        a_step = (time.perf_counter() - start) / number
         at_once = max(1, min(2 * at_once, int(SECONDS / max(a_step, 1e-9)), MOST))
     return found
 
 
 def _run_batches(fn: Callable[..., Any], taken: list[tuple]) -> Any:
+    """Make a step on each batch, which is taken from the list; the last result."""
     __tracebackhide__ = True
     if isinstance(fn, JitFunction):
         return fn.run_all(taken)
     found = None
-    for batch in taken:
-        found = fn(*batch)
+    while taken:
+        found = fn(*taken.pop(0))
     return found
