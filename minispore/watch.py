@@ -16,7 +16,6 @@ Python: `Watch.rest`.
 from __future__ import annotations
 
 import ast
-import ctypes
 import functools
 import gc
 import math
@@ -28,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from minispore.dtype import DType
+from minispore.engine.native import word
 from minispore.frontend.attributes import lookup
 from minispore.frontend.capture import is_trusted
 from minispore.frontend.guards import Guarded, Line
@@ -42,11 +42,6 @@ _COMPARE: dict[type, Callable] = {
     ast.Is: operator.is_, ast.IsNot: operator.is_not, ast.Eq: operator.eq, ast.NotEq: operator.ne,
     ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le,
 }  # fmt: skip
-
-
-def word(address: int) -> int:
-    """The word of memory at an address."""
-    return ctypes.c_int64.from_address(address).value
 
 
 class Unwatched(Exception):

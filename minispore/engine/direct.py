@@ -7,7 +7,6 @@ nothing.  The machine code is kernels/direct.py.
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from minispore.abstract import AbstractScalar
 from minispore.engine import memory, native
 from minispore.engine.kernels import direct as block
 from minispore.engine.kernels.direct import AXES
+from minispore.engine.native import word
 from minispore.engine.plan import Executable, kernels
 from minispore.engine.segments import Segment
 from minispore.ir.node import is_call_of
@@ -104,11 +104,6 @@ def in_place(parts: Parts, cells: Mapping[int, int]) -> Parts:
     return replace(parts, segment=segment)
 
 
-def word(address: int) -> int:
-    """The word of memory at an address."""
-    return ctypes.c_int64.from_address(address).value
-
-
 class DirectCall:
     """A call that is made in one step, ``call(*args)``, or not at all.
 
@@ -131,67 +126,66 @@ class DirectCall:
         self.frame = segment.frame()
         # no other thread may look at an array that is half written
         self.unlocks = segment.is_long and not segment.in_place
+        self.make_arrays(parts, written)
+        first, flags = len(parts.inputs), [len(parts.inputs) + i for i in parts.checks]
+        items = word(id(self.arrays) + 24)  # where a list has them
+        slot_of = {number: slot for slot, number in enumerate(parts.inputs)}
+        tensors = [a for a in args if type(a) is Tensor]
+        self.table = _table(segment, flags)
+        self.kept: list[Any] = [segment, args, captured, dict(written)]
+        self.block = np.zeros(block.SIZE, np.int64)
+        self.fill({
+            block.WATCHED: [*watched.items()],
+            block.ARGUMENTS: [_facts(a, slot_of, tensors) for a in args],
+            block.CAPTURED: [
+                (slot_of[i], id(t)) for i, t in enumerate(captured, len(tensors)) if i in slot_of
+            ],
+            block.OUTPUTS: [
+                (first + i, items + 8 * self.cells[i], _written(number, written))
+                for i, number in enumerate(parts.outputs) if i not in segment.in_place
+            ],
+            block.FLAGS_OF_CHECKS: [(flag,) for flag in flags],
+            block.OWNED: [(id(tensor),) for tensor in self.owned],
+        })  # fmt: skip
+        self.call = native.built_in(_SOURCE.format("one_call"), self.block)
+        self.calls = native.built_in(_SOURCE.format("many_calls"), self.block)
+
+    def make_arrays(self, parts: Parts, written: Mapping[int, Tensor]) -> None:
+        """An array for each output that a Tensor gets, two for a result: one may be in use."""
         self.places: dict[int, int] = {}  # graph's output -> where in `arrays` the call puts it
         self.arrays: list[np.ndarray] = []
         self.cells: list[int] = []  # of each output, its place in `arrays`
-        slot_of = {number: slot for slot, number in enumerate(parts.inputs)}
         self.owned: list[Tensor] = []  # which are written where they are
         for i, (number, kind) in enumerate(zip(parts.outputs, self.kinds, strict=True)):
             self.cells.append(len(self.arrays))
-            if number is not None and i in segment.in_place:
+            if number is not None and i in self.segment.in_place:
                 self.owned.append(written[number])
                 continue
             if number is not None and number not in written:
                 self.places[number] = len(self.arrays)
             self.arrays += [memory.new(*kind) for _ in range(1 if number in written else 2)]
-        items = word(id(self.arrays) + 24)  # where a list has them
-        first = len(parts.inputs)
-        outputs = [
-            w for i, number in enumerate(parts.outputs) if i not in segment.in_place
-            for w in (first + i, items + 8 * self.cells[i], _written(number, written))
-        ]  # fmt: skip
-        tensors = [a for a in args if type(a) is Tensor]
-        facts = [w for a in args for w in _facts(a, slot_of, tensors)]
-        held = [
-            w for i, t in enumerate(captured, len(tensors)) if i in slot_of
-            for w in (slot_of[i], id(t))
-        ]  # fmt: skip
-        flags = [first + i for i in parts.checks]
-        self.table = _table(segment, flags)
-        self.kept: list[Any] = [segment, args, captured, dict(written)]
-        tables = {
-            block.WATCHED: [w for pair in watched.items() for w in pair],
-            block.ARGUMENTS: facts, block.CAPTURED: held, block.OUTPUTS: outputs,
-            block.FLAGS_OF_CHECKS: flags, block.OWNED: [*map(id, self.owned)],
-            block.HELD: [0] * (len(args) + len(held)),
-        }  # fmt: skip
-        self.block = np.zeros(block.SIZE, np.int64)
-        self.fill(tables)
-        self.call = native.built_in(_SOURCE.format("one_call"), self.block)
-        self.calls = native.built_in(_SOURCE.format("many_calls"), self.block)
-        counts = {
-            block.N_WATCHED: len(watched), block.N_ARGUMENTS: len(args),
-            block.N_CAPTURED: len(held) // 2, block.N_OUTPUTS: len(outputs) // 3,
-            block.N_CHECKS: len(flags), block.N_OWNED: len(self.owned),
-        }  # fmt: skip
-        for place, count in counts.items():
-            self.block[place] = count
 
-    def fill(self, tables: Mapping[int, Sequence[int]]) -> None:
-        """Fill the block with all but the counts."""
-        for place, words in tables.items():
-            array = np.array(words or [0], np.int64)
-            self.kept.append(array)
-            self.block[place] = array.ctypes.data
+    def fill(self, tables: Mapping[int, Sequence[Sequence[int]]]) -> None:
+        """Fill the block: of each table its address, and then how many rows it has."""
+        for place, rows in tables.items():
+            self.block[place] = self.address([w for row in rows for w in row])
+            self.block[place + 1] = len(rows)
+        held = self.block[block.N_ARGUMENTS] + self.block[block.N_CAPTURED]
         facts = {
             block.TABLE: self.table.ctypes.data, block.ROWS: len(self.table) // 5,
             block.SLOTS: self.frame.slots.ctypes.data, block.UNLOCKS: self.unlocks,
+            block.HELD: self.address([0] * int(held)),
             block.TENSOR: id(Tensor), block.NDARRAY: id(np.ndarray), block.ROOM: id(memory.Room),
             block.NONE: id(None), block.IN_DATA: _offset("_data"),
             block.IN_KEY: _offset("_key_or_none"),
         }  # fmt: skip
         for place, found in facts.items():
             self.block[place] = found
+
+    def address(self, words: Sequence[int]) -> int:
+        """Where some words stand as long as this object lives."""
+        self.kept.append(np.array(words or [0], np.int64))
+        return self.kept[-1].ctypes.data
 
     @property
     def hits(self) -> int:

@@ -12,7 +12,7 @@ from minispore.abstract import Shape
 from minispore.engine.layout import Buffer
 
 ALIGN = 64  # bytes: a cache line
-LARGE = 4096  # bytes: of arrays that start at one
+LARGE = 4096  # bytes: arrays from here on start at one, and are written in place if they may be
 
 
 class Room(np.ndarray):

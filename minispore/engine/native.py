@@ -121,6 +121,11 @@ def _definition(source: str) -> _MethodDef:
     return _definitions.setdefault(source, made)
 
 
+def word(address: int) -> int:
+    """The word of memory at an address."""
+    return ctypes.c_int64.from_address(address).value
+
+
 @functools.cache
 def layout_is_known() -> bool:
     """True if this Python takes built-in functions, and arrays are as `take_addresses` has them."""
@@ -131,12 +136,10 @@ def layout_is_known() -> bool:
     whole = np.zeros((4, 6), np.float32)
     odd = np.ndarray(3, np.float32, bytearray(16), offset=1)
     for array in (whole, whole[1:], whole[:, ::2], whole.T, odd, odd[:1], whole + 1):
-        address = ctypes.c_void_p.from_address(id(array) + DATA).value
         flags = ctypes.c_int32.from_address(id(array) + FLAGS).value
-        owner = ctypes.c_void_p.from_address(id(array) + BASE).value
         fine = array.flags.c_contiguous and array.flags.aligned
-        if owner != (None if array.base is None else id(array.base)):
+        if word(id(array) + BASE) != (0 if array.base is None else id(array.base)):
             return False
-        if address != array.ctypes.data or (flags & WANTED == WANTED) != fine:
+        if word(id(array) + DATA) != array.ctypes.data or (flags & WANTED == WANTED) != fine:
             return False
     return True

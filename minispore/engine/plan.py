@@ -1,5 +1,6 @@
 """A graph as a flat list of instructions on numbered slots, and the loop that runs it.
 
+    kernels    slots = segment(slots)          a native call: what can be machine code (split.py)
     compute    slot = primitive(slots)         a NumPy call
     resize     the same, where attributes of the primitive hold sizes that each run has anew
     move       slots = slots, at once          the end of an arm, the next carry of a loop
@@ -17,7 +18,7 @@ A Switch or While whose graphs are used once is laid out in place, so that runni
     jump 0
 
 Tuples are not there: MakeTuple and TupleGetItem only name slots.  What an instruction does is what
-the interpreter (ir/interp.py) does, and results are equal to the last bit.
+the interpreter (ir/interp.py) does; without kernels results are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ from minispore.abstract import (
     symbols_of,
 )  # fmt: skip
 from minispore.engine.memory import Room
-from minispore.engine.segments import MixedSegment, Segment, split
+from minispore.engine.segments import MixedSegment, Segment
+from minispore.engine.split import split
 from minispore.ir.compare import constant_key
 from minispore.ir.interp import add_location, as_abstract, check_depth, chosen, execution_order
 from minispore.ir.literal import write_constant

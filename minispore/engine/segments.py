@@ -1,23 +1,19 @@
 """Segments: pieces of a graph that run as kernels, in one native call.
 
-``split`` orders the nodes of a graph so that what kernels can compute is in as few segments as
-possible; all else is left to the plan.  A Segment holds its kernels' table, and frames: the arena
-and the table of addresses of one running call.
+A Segment holds its kernels' table, and frames: the arena and the table of addresses of one running
+call.  Which nodes are one, split.py says.
 """
 
 from __future__ import annotations
 
-import functools
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from minispore.abstract import TOKEN, Abstract, AbstractScalar, AbstractTensor, AbstractTuple
+from minispore.abstract import TOKEN, Abstract, AbstractScalar, AbstractTensor
 from minispore.engine import cache, memory, native
 from minispore.engine.control import Flow
-from minispore.engine.covered import can_fail, is_native, is_number
 from minispore.engine.emit import Kernel
 from minispore.engine.layout import SIZES, Buffer, View
 from minispore.engine.rows import Row, Rows, copy_step
@@ -26,103 +22,13 @@ from minispore.ir.node import (
     FuncGraph,
     Node,
     ParameterNode,
-    Switch,
     ValueNode,
-    is_call_of,
-    is_tuple_plumbing,
-    item_index,
     make_tuple,
 )
 from minispore.primitive import Primitive
 
 LONG_RUN = 2**16  # bytes: with more (or loops) a run lets other Python threads go on
-LARGE = 2**16  # bytes: of outputs whose memory is used again
-
-
-def split(order: Sequence[Node], output: Node) -> list[Node | Segment]:
-    """The nodes of a graph in an order in which they can run, kernels' nodes in segments.
-
-    All others keep their order, and so do kernels that can fail: what fails first is what fails
-    first in Python.
-    """
-    fast = _fast(order, output)
-    phase: dict[int, int] = {}
-    latest = 0  # phase of what must not come later than what follows
-    phases: dict[int, list[Node]] = {}
-    for node in order:
-        own = max((phase.get(id(i), 0) for i in node.inputs), default=0)
-        keeps_order = item_index(node) is None and (
-            can_fail(node) if id(node) in fast else not is_call_of(node, "MakeTuple")
-        )
-        if keeps_order and isinstance(node, CNode):
-            own = max(own, latest)
-        own += own % 2 if id(node) in fast else 1 - own % 2  # even phases are native
-        if isinstance(node, (ParameterNode, ValueNode)):
-            own = 0
-        elif keeps_order:
-            latest = own
-        phase[id(node)] = own
-        phases.setdefault(own if isinstance(node, CNode) else -1, []).append(node)
-    users: dict[int, set[int]] = {}
-    for node in order:
-        for i in node.inputs:
-            users.setdefault(id(i), set()).add(phase[id(node)])
-    users.setdefault(id(output), set()).add(-1)
-    found: list[Node | Segment] = []
-    for number in sorted(phases):
-        nodes = phases[number]
-        if number % 2 or number < 0:
-            found += nodes
-            continue
-        outputs = [n for n in nodes if users.get(id(n), {number}) - {number}]
-        try:
-            found.append(segment([n for n in nodes if isinstance(n, CNode)], outputs))
-        except cache.NoKernel as error:
-            warn_without_kernels(str(error))
-            found += nodes
-    return found
-
-
-def _fast(order: Sequence[Node], output: Node) -> set[int]:
-    """The nodes that kernels compute: all they can, and numbers between such nodes."""
-    whole = {id(i) for n in order if item_index(n) is None for i in n.inputs} | {id(output)}
-    fast: set[int] = set()
-    numbers: dict[int, Node] = {}
-    for node in order:
-        index = item_index(node)
-        # a tuple has no array of its own: a loop's must be taken apart
-        call = node if index is None else node.inputs[0]
-        if isinstance(call.abstract, AbstractTuple) and id(call) in whole:
-            continue
-        if id(call) in fast if index is not None else is_native(node) and not _only_picks(node):
-            fast.add(id(node))
-        elif any(id(i) in fast or id(i) in numbers for i in node.inputs) and is_number(node):
-            numbers[id(node)] = node
-    wanted = {id(i) for n in order if id(n) in fast for i in n.inputs}
-    for key, node in reversed(numbers.items()):
-        if key in wanted:
-            fast.add(key)
-            wanted |= {id(i) for i in node.inputs}
-    return fast
-
-
-def _only_picks(node: Node) -> bool:
-    """True for a Switch that chooses between values: the plan does that without copying them."""
-    return isinstance(node, CNode) and isinstance(node.callee, Switch) and all(
-        is_tuple_plumbing(n)
-        for g in node.callee.graphs for n in g.nodes() if isinstance(n, CNode)
-    )  # fmt: skip
-
-
-@functools.cache
-def warn_without_kernels(reason: str) -> None:
-    """Say, once for each reason, that NumPy does the work of kernels."""
-    warnings.warn(
-        f"no machine code can be made here ({reason}); NumPy computes instead, which is slower. "
-        "Installing llvmlite again may help",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+REUSED = 2**16  # bytes: from here on the memory of outputs is used again
 
 
 class _Frame:
@@ -137,9 +43,9 @@ class _Frame:
             self.slots[first + i] = base + offset
         self.table = segment.table
         self.run = native.bound(segment.table, len(segment.rows), self.slots, segment.is_long)
-        self.spare: dict[int, list[np.ndarray]] = {i: [] for i in segment.large}
+        self.spare: dict[int, list[np.ndarray]] = {i: [] for i in segment.reused}
 
-    def large(self, i: int, kind: tuple) -> np.ndarray:
+    def array(self, i: int, kind: tuple) -> np.ndarray:
         """An array for a large output: one of the last two, if no one has it any more.
 
         Fresh memory costs a page fault every 4 kB.
@@ -199,16 +105,11 @@ class Segment:
         self.rows = table.rows
         self.in_place = {i for i, b in enumerate(outs) if b.home in inputs}
         over = {outs[i] for i in self.in_place}
-        self.safe_rows = next(
-            (
-                i
-                for i, row in enumerate(self.rows)
-                if row.kernel and over & row.kernel.group.kinds.keys()
-            ),
-            len(self.rows),
-        )
+        writers = [r.kernel is not None and not over.isdisjoint(r.kernel.group.kinds)
+                   for r in self.rows]  # fmt: skip
+        self.safe_rows = [*writers, True].index(True)
         self.lay_out(inputs, outs)
-        self.large = {i for i, b in enumerate(outs) if b.size * SIZES[b.dtype] >= LARGE}
+        self.reused = {i for i, b in enumerate(outs) if b.size * SIZES[b.dtype] >= REUSED}
         self.frames: list[_Frame] = []
 
     @property
@@ -318,9 +219,9 @@ class Segment:
     def run(self, values: Sequence[Any]) -> list[np.ndarray]:
         """The outputs, as new arrays."""
         frame = self.frame()
-        large = self.large
+        reused = self.reused
         outs = [
-            frame.large(i, kind) if i in large else memory.new(*kind)
+            frame.array(i, kind) if i in reused else memory.new(*kind)
             for i, kind in enumerate(self.kinds)
         ]
         arrays = [*values, *outs]
@@ -374,14 +275,6 @@ class MixedSegment(Segment):
             made[id(node)] = CNode(node.callee, inputs, node.abstract, node.origin)
         output = make_tuple([made[id(n)] for n in (*self.outputs, *self.tokens)])
         return FuncGraph("segment", [*parameters, token], output)
-
-
-def segment(nodes: list[CNode], outputs: list[Node]) -> Segment:
-    """The segment of some nodes, of which `outputs` are used elsewhere."""
-    around = [*outputs, *(i for n in nodes for i in n.inputs)]
-    numbers = any(isinstance(n.abstract, AbstractScalar) for n in around)
-    mixed = numbers or any(map(can_fail, nodes))
-    return (MixedSegment if mixed else Segment)(nodes, outputs)
 
 
 def _array_kind(abstract: Abstract) -> tuple[tuple, np.dtype]:
