@@ -7,12 +7,19 @@ Between two marks of ``speed.md`` everything is written anew; what is around the
 """
 
 import json
+import math
 import sys
 from pathlib import Path
 
 from minispore.bench import compare
 
 PAGE = Path(__file__).parent / "speed.md"
+GRAPH, TINY = "minispore graph", 3.0  # us
+AIMS = (
+    f"Targets of graph mode: a step of `mlp_tiny` in {TINY:.0f} us; no workload slower than in the "
+    "fastest of the others; the first result before JAX's, even if no kernel is in the cache; no "
+    "more memory than PyTorch."
+)
 BEGIN, END = "<!-- figures: written by book/speed.py -->", "<!-- end of figures -->"
 
 
@@ -45,7 +52,29 @@ def figures(found: dict) -> str:
     if "memory" in found:
         rows = [["", "bytes"], *([name, f"{size:,}"] for name, size in found["memory"].items())]
         parts += ["Bytes of tensors at the worst moment of the step of `gpt`:", markdown(rows)]
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, targets(found)])
+
+
+def targets(found: dict) -> str:
+    """What is aimed at, and what of it these figures miss."""
+    missed = []
+    for name, cells in found["times"].items():
+        us = cells.get(GRAPH, 0.0)
+        if name == "mlp_tiny" and us > TINY:
+            missed.append(f"a step of `mlp_tiny` takes {us:.1f} us")
+        others = {who: t for who, t in cells.items() if not who.startswith("minispore")}
+        best = min(others, key=lambda who: others[who], default=GRAPH)
+        if us > others.get(best, us):
+            missed.append(f"`{name}` takes {us / others[best]:.2f} times as long as in {best}")
+    for name, cells in found.get("first", {}).items():
+        cold, jax = cells.get(f"{GRAPH}, cold", 0.0), cells.get("jax jit", math.inf)
+        if cold > jax:
+            missed.append(f"the first result of `{name}` takes {cold / jax:.2f} times as long")
+    memory = found.get("memory", {})
+    ours, torch = memory.get(GRAPH, 0), memory.get("torch eager", math.inf)
+    if ours > torch:
+        missed.append(f"`gpt` needs {ours / torch:.2f} times the memory")
+    return f"{AIMS} {'Missed: ' + '; '.join(missed) if missed else 'None is missed'}."
 
 
 def markdown(rows: list[list[str]]) -> str:
