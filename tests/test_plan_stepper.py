@@ -146,3 +146,23 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("builtins.input", lambda prompt: next(answers))
     assert main(["step", "planned:f", "--shape", "2,3", "--plan"]) == 0
     assert "step 1, at 0.0 of the plan" in capsys.readouterr().out
+
+
+def counted(x, n, factor):
+    i, p = 0, n
+    while i < n:
+        assert x.sum() > 0
+        x, p, i = x * 0.5, p * factor, i + 1
+    return x, p
+
+
+@pytest.mark.parametrize("first, factor, error", [(1, 3, None), (-1, 3, AssertionError),
+                                                  (1, 10**18, OverflowError)])  # fmt: skip
+def test_where_kernels_cannot_go_on_python_does_the_work(first, factor, error):
+    x = Tensor(np.full(3, first, np.float32))
+    stepper = ms.explain(counted, x, ms.mutable(4), ms.mutable(factor)).step_plan().to_end()
+    assert any("kernel(" in step.text for step in stepper._steps)
+    if error is None:
+        assert stepper.error is None and stepper.outputs[1] == 4 * 3**4
+    else:
+        assert isinstance(stepper.error, error) and stepper.outputs is None

@@ -76,7 +76,7 @@ def parts_of(plan: Executable) -> Parts | None:
         return None
     numbers = {slot: n for n, slot in enumerate(last.inputs)}
     outputs = [numbers.get(i) for i in first.outputs]
-    if len(kinds) > len(outputs):  # whether nothing failed
+    if first.function.can_fail:
         checks.append(len(outputs))
         outputs.append(None)
     return Parts(first.function, list(first.inputs), outputs, checks)
@@ -88,7 +88,7 @@ def in_place(parts: Parts, cells: Mapping[int, int]) -> Parts:
     Adam reads four arrays and writes three: in place it moves 28 bytes a number, else 40.
     """
     whole, segment = parts.segment, parts.segment
-    if any(row.kernel is None for row in whole.rows) or len(whole.kinds) > len(whole.outputs):
+    if any(row.kernel is None for row in whole.rows) or whole.can_fail:
         return parts  # what may be stopped half-way, or fail, must have changed nothing
     replaced = {
         whole.outputs[i]: whole.inputs[parts.inputs.index(cells[number])]

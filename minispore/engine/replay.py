@@ -2,7 +2,8 @@
 
 ``replay`` is the plan's own loop, opened: before each instruction it yields a Moment, and whoever
 looks on has it done, looks at values, or takes times.  Instructions that run kernels have Rows: the
-rows of their table on memory of their own, so that nothing outside is written.
+rows of their table on memory of their own, so that nothing outside is written.  Where kernels can
+not go on, the instruction is to be done as a whole (scalars.py).
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Rows:
 
 @dataclass
 class Moment:
-    """A plan before one of its instructions.  Whoever sees it calls `do`, or `done`."""
+    """A plan before one of its instructions.  Whoever sees it calls `do`, or `take`."""
 
     run: _Run
     routine: Routine
@@ -85,10 +86,14 @@ class Moment:
         """What the instruction does."""
         self.step.do(self.run, self.step)
 
-    def done(self, values: Sequence[Any]) -> None:
-        """Values for its outputs, which someone else has made."""
-        for i, value in zip(self.step.outputs, values, strict=True):
+    def take(self, rows: Rows) -> bool:
+        """The outputs are what its rows have made; not if these tell that something has failed."""
+        segment, arrays = rows.segment, [a.copy() for a in rows.outputs]
+        if segment.can_fail and not arrays[-1]:
+            return False
+        for i, value in zip(self.step.outputs, segment.results(arrays), strict=True):
             self.run.slots[i] = value
+        return True
 
 
 def replay(plan: Executable, inputs: Sequence[Any]) -> Iterator[Moment]:

@@ -212,6 +212,11 @@ class Segment:
         """A frame that no running call has."""
         return self.frames.pop() if self.frames else _Frame(self)
 
+    @property
+    def can_fail(self) -> bool:
+        """True if the last array is a bool that says whether all is well."""
+        return len(self.kinds) > len(self.outputs)
+
     def results(self, arrays: list[np.ndarray]) -> list[Any]:
         """The values of the outputs, which are in these arrays."""
         return arrays
@@ -247,11 +252,6 @@ class MixedSegment(Segment):
             for v, n in given
         ])  # fmt: skip
         return self.results(outs) if not self.can_fail or outs[-1] else None
-
-    @property
-    def can_fail(self) -> bool:
-        """True if the last array is a bool that says whether all is well."""
-        return len(self.kinds) > len(self.outputs)
 
     def results(self, arrays: list[np.ndarray]) -> list[Any]:
         return [

@@ -246,8 +246,10 @@ def _steps(plan: Executable, inputs: Sequence[Any]) -> Generator[PlanStep, None,
         for moment in replay(plan, inputs):
             place = place_name(plan, moment.routine, moment.number)
             if isinstance(moment.step.function, Segment):
-                yield from _rows(moment, place)
-                continue
+                rows = Rows(moment.step.function, moment.operands)
+                yield from _rows(moment, rows, place)
+                if moment.take(rows):
+                    continue
             step = _instruction(moment, place)
             results = list(step.reads.values())
             yield step
@@ -273,9 +275,8 @@ def _instruction(moment: Moment, place: str) -> PlanStep:
     return found
 
 
-def _rows(moment: Moment, place: str) -> Iterator[PlanStep]:
+def _rows(moment: Moment, rows: Rows, place: str) -> Iterator[PlanStep]:
     """Run the rows of a call of kernels one by one."""
-    rows = Rows(moment.step.function, moment.operands)
     names, shapes = buffer_names(moment.step), _shapes(rows)
     number, table = 0, rows.segment.rows
     latest: dict[Buffer, np.ndarray] = {}
@@ -309,7 +310,6 @@ def _rows(moment: Moment, place: str) -> Iterator[PlanStep]:
                             before, {names[b]: latest[b] for b in writes})  # fmt: skip
         yield step
         number = after
-    moment.done(rows.segment.results(rows.outputs))
 
 
 def _shapes(rows: Rows) -> dict[Buffer, tuple[int, ...]]:
