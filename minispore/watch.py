@@ -191,6 +191,9 @@ class Watch:
             return obj.cell_contents
         if isinstance(obj, types.MethodType) and name in ("__func__", "__self__"):
             return getattr(obj, name)
+        if isinstance(obj, types.FunctionType) and name == "__code__":
+            self.watch(id(obj) + _where(word, word.__code__))
+            return obj.__code__
         if isinstance(obj, type):
             return self.of_class(obj, name)
         if name == "__dict__":
@@ -248,7 +251,7 @@ class Watch:
         for base in kind.__mro__:
             if not is_trusted(base.__module__) and not base.__flags__ & _IMMUTABLE:
                 self.kept += [base, base.__mro__]
-                self.watch(id(base) + _where_bases_are())
+                self.watch(id(base) + _where(Unwatched, Unwatched.__mro__))
                 (content,) = gc.get_referents(base.__dict__)  # a proxy of the dict
                 self.watch_dict(content)
 
@@ -264,11 +267,10 @@ def _unchanging(value: Any) -> Any:
 
 
 @functools.cache
-def _where_bases_are() -> int:
-    """Where a class has its tuple of bases, in the order of look-up."""
-    sample = type("sample", (), {})
-    places = range(_TYPE + 8, type.__dict__["__basicsize__"].__get__(type), 8)
-    return next(p for p in places if word(id(sample) + p) == id(sample.__mro__))
+def _where(obj: Any, content: Any) -> int:
+    """Where objects of this type have what this one has there: it is the same in all."""
+    places = range(_TYPE + 8, object.__sizeof__(obj), 8)
+    return next(p for p in places if word(id(obj) + p) == id(content))
 
 
 @functools.cache

@@ -718,3 +718,77 @@ def test_arrays_and_sets_given_as_arguments_are_read_anew():
         lambda: items.add(3),
         args=lambda: (vector(), array, items),
     )
+
+
+FACTOR = 2.0
+
+
+def test_a_wrapper_that_goes_by_the_name_of_what_it_wraps():
+    wrappers = []
+    for wrapped in (ops.relu, np.negative, functools.reduce):
+
+        @functools.wraps(wrapped, updated=())
+        def wrapper(x):
+            return x * FACTOR
+
+        wrappers.append(wrapper)
+    assert wrappers[0].__module__.startswith("minispore.")
+
+    def change(value):
+        globals()["FACTOR"] = value
+
+    for wrapper in wrappers:
+        sees(lambda x, f=wrapper: f(x), lambda: change(3.0), lambda: change(2.0), compiles=2)
+
+
+def test_new_code_in_an_old_function():  # as IPython's autoreload puts it there
+    def scaled(x, k=2.0):
+        return x * k
+
+    def shifted(x, k=2.0):
+        return x + k
+
+    old = scaled.__code__
+    changes = (put(scaled, __code__=shifted.__code__), put(scaled, __code__=old))
+    sees(lambda x: scaled(x), *changes, compiles=2)
+    sees(scaled, *changes, compiles=2)
+
+
+def test_an_object_of_another_class():
+    def of(value):
+        return type("Kind", (), {"k": property(lambda self: value)})
+
+    obj = of(1.0)()
+    sees(lambda x: x * obj.k, *[put(obj, __class__=of(v)) for v in (2.0, 3.0)], compiles=3)
+
+
+def test_descriptors_come_before_what_an_object_holds():
+    class Times:
+        def __init__(self, factor):
+            self.factor = factor
+
+        def __set_name__(self, owner, name):
+            self.name = name
+
+        def __get__(self, obj, kind=None):
+            return obj.__dict__[self.name] * self.factor
+
+        def __set__(self, obj, value):
+            obj.__dict__[self.name] = value
+
+    class Holds:
+        k = Times(2.0)
+
+        def __init__(self, k):
+            self.k = k
+
+    obj, other = Holds(3.0), Times(5.0)
+    other.name = "k"
+    sees(lambda x: x * obj.k, put(obj, k=5.0), put(Holds, k=other), compiles=3)
+
+    def write(x):
+        obj.k = 7.0
+        return x * obj.k
+
+    with pytest.raises(TypeError, match="is older than the compiled call"):
+        ms.jit(write)(vector())

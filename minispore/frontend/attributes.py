@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minispore.frontend.capture import is_stdlib, is_trusted
+from minispore.frontend.capture import is_stdlib, is_trusted, module_of
 from minispore.frontend.commits import NEW
 from minispore.frontend.control import for_each
 from minispore.frontend.heap import UNSET, Choice
@@ -116,7 +116,7 @@ def _of_instance(ev: Evaluator, obj: Any, name: str) -> Any:
             raise AttributeError(f"property '{name}' of '{cls.__name__}' object has no getter")
         _guard(ev, obj, name, found)
         return ev.call(found.fget, [obj], {})
-    if has_own(obj, name):
+    if has_own(obj, name) and not _comes_first(found):
         value = obj.__dict__[name]
         if value is UNSET:
             raise AttributeError(
@@ -129,6 +129,12 @@ def _of_instance(ev: Evaluator, obj: Any, name: str) -> Any:
     if found is UNSET:
         return _missing(ev, obj, name)
     return _from_class(ev, obj, found, name)
+
+
+def _comes_first(found: Any) -> bool:
+    """True for a descriptor of a class that hides what the object itself has."""
+    kind = type(found)
+    return hasattr(kind, "__get__") and (hasattr(kind, "__set__") or hasattr(kind, "__delete__"))
 
 
 def _guard(ev: Evaluator, obj: Any, name: str, found: Any) -> None:
@@ -156,7 +162,9 @@ def _from_class(ev: Evaluator, obj: Any, found: Any, name: str) -> Any:
         set_attribute(ev, obj, name, value)
         return value
     get = getattr(type(found), "__get__", None)
-    if isinstance(get, types.FunctionType) and not is_stdlib(get.__module__):
+    if isinstance(get, types.FunctionType) and not is_stdlib(module_of(get)):
+        if id(obj) not in ev.births:
+            ev.outside.descriptor(obj, name, found, lookup)
         return ev.call(get, [found, obj, type(obj)], {})
     value = getattr(obj, name)
     if id(obj) in ev.births or isinstance(found, _METHODS_IN_C):
@@ -198,9 +206,13 @@ def set_attribute(ev: Evaluator, obj: Any, name: str, value: Any) -> None:
         _guard(ev, obj, name, found)
         ev.call(found.fset, [obj, value], {})
         return
+    put = getattr(type(found), "__set__", None)
+    if isinstance(put, types.FunctionType):
+        ev.call(put, [found, obj, value], {})
+        return
     method = type(obj).__setattr__
     own = isinstance(method, types.FunctionType)
-    if own and (id(obj) in ev.births or not is_trusted(method.__module__)):
+    if own and (id(obj) in ev.births or not is_trusted(module_of(method))):
         ev.call(method, [obj, name, value], {})
     else:
         set_plainly(ev, obj, name, value)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from minispore.frontend import control
 from minispore.frontend.builtins import BUILTINS, call_container_method
-from minispore.frontend.capture import is_trusted
+from minispore.frontend.capture import is_trusted, module_of
 from minispore.frontend.cells import call_cell
 from minispore.frontend.classes import instantiate, is_generated
 from minispore.frontend.functions import call_python
@@ -60,14 +60,14 @@ def is_op(function: Any) -> bool:
     Not for the checks in ops/loops.py, of which the operands are none of the user's.
     """
     inner = getattr(function, "__func__", function)
-    module = getattr(inner, "__module__", None) or ""
+    module = module_of(inner)
     return isinstance(inner, Primitive) or (is_native(module) and module != "minispore.ops.carry")
 
 
 def _call_function(
     ev: Evaluator, function: types.FunctionType, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
-    module = function.__module__ or ""
+    module = module_of(function)
     if is_native(module) or module.split(".")[0] in PURE:
         return native(ev, function, args, kwargs)
     if is_generated(function) and args and dataclasses.is_dataclass(args[0]):
@@ -112,7 +112,7 @@ _PARAMETER_READERS = frozenset(
 
 
 def _reads_parameters(function: types.FunctionType) -> bool:
-    return is_trusted(function.__module__) and function.__name__ in _PARAMETER_READERS
+    return is_trusted(module_of(function)) and function.__name__ in _PARAMETER_READERS
 
 
 def _read_parameters(

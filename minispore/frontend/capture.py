@@ -46,6 +46,17 @@ def is_trusted(module: str | None) -> bool:
     return module is not None and (module == "minispore" or module.startswith("minispore."))
 
 
+def module_of(function: Any) -> str:
+    """The module that has the code of a function.
+
+    (``functools.wraps`` gives a user's function the ``__module__`` of the one it wraps.)
+    """
+    module = getattr(function, "__module__", None) or ""
+    names = getattr(function, "__globals__", None)
+    home = module if names is None else names.get("__name__", "")
+    return module if module.split(".")[0] == home.split(".")[0] else home
+
+
 def is_stdlib(module: str) -> bool:
     """True for Python's own modules."""
     return module.split(".")[0] in sys.stdlib_module_names
@@ -159,14 +170,14 @@ class Outside:
     def global_name(self, fn: types.FunctionType, name: str) -> Any:
         """What the program sees of a global of `fn`."""
         value = fn.__globals__[name]
-        if is_trusted(fn.__module__):
+        if is_trusted(module_of(fn)):
             return self.trusted(value)
         code = self.constant(fn.__globals__)
         return self.capture(value, f"{code}[{name!r}]", False, name)
 
     def no_global(self, fn: types.FunctionType, name: str) -> None:
         """A name is none of `fn`'s globals, so that it means the builtin."""
-        if not is_trusted(fn.__module__):
+        if not is_trusted(module_of(fn)):
             self.guards.require(f"{name!r} not in {self.constant(fn.__globals__)}", name)
 
     def trusted(self, value: Any) -> Any:
@@ -211,8 +222,9 @@ class Outside:
         `obj`, if given, is an object from outside, which might get an attribute of its own.
         """
         base, fresh, text = (self.constant(cls), False, cls.__name__)
-        if obj is not None and not isinstance(found, property):
+        if obj is not None:
             base, fresh, text = self.source(obj)
+            base = f"type({base})" if isinstance(found, property) else base
         inner = getattr(found, "__func__", found)
         bound = obj is not None or isinstance(found, classmethod)
         if bound and not isinstance(found, (staticmethod, property)):
@@ -220,6 +232,12 @@ class Outside:
         else:
             code = f"{base}.{name}"
         self.guards.require(f"{code} is {self.constant(inner)}", f"{text}.{name}", fresh)
+
+    def descriptor(self, obj: Any, name: str, found: Any, lookup: Callable) -> None:
+        """The descriptor that an object's class has under a name is the same."""
+        code, fresh, text = self.source(obj)
+        now = f"{self.constant(lookup)}(type({code}), {name!r})"
+        self.guards.require(f"{now} is {self.constant(found)}", f"{text}.{name}", fresh)
 
     def capture(self, real: Any, code: str, fresh: bool, text: str) -> Any:
         """What the program sees of a value found at `code`; adds its guard or input once."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minispore.frontend import control, fence
-from minispore.frontend.capture import is_trusted
+from minispore.frontend.capture import is_trusted, module_of
 from minispore.frontend.exits import RAISE, RETURN, Peel, Unreachable
 from minispore.frontend.heap import CallNode, Env, Frame, Region, Trial
 from minispore.frontend.recursion import Call, Recurs, Recursion, open_recursion
@@ -185,16 +185,21 @@ def bind(
 
 
 def defaults(ev: Evaluator, function: Any, positional: list[str]) -> dict[str, Any]:
-    """What a function's parameters are if they are not given."""
+    """What a function's parameters are if they are not given.
+
+    (For what that is, and its code, a graph holds: notebooks put new code into old functions.)
+    """
     if not isinstance(function, types.FunctionType):
         names = positional[len(positional) - len(function.defaults) :]
         return dict(zip(names, function.defaults, strict=True)) | function.kw_defaults
     defaults = function.__defaults__ or ()
     names = positional[len(positional) - len(defaults) :]
     found = dict(zip(names, defaults, strict=True)) | (function.__kwdefaults__ or {})
-    if is_trusted(function.__module__):
+    if is_trusted(module_of(function)):
         return found
     code = ev.outside.constant(function)
+    same = f"{code}.__code__ is {ev.outside.constant(function.__code__)}"
+    ev.outside.require(same, f"the code of {function.__name__}")
     paths = [f"{code}.__defaults__[{i}]" for i in range(len(names))]
     paths += [f"{code}.__kwdefaults__[{name!r}]" for name in function.__kwdefaults__ or {}]
     return {

@@ -18,7 +18,7 @@ from minispore.context import get_context
 from minispore.dims import Dim
 from minispore.dtype import DType
 from minispore.frontend import control
-from minispore.frontend.capture import is_trusted
+from minispore.frontend.capture import is_trusted, module_of
 from minispore.frontend.errors import UnsupportedError, hidden_state
 from minispore.frontend.values import is_symbolic, is_text_choice, refuse_choice
 from minispore.tensor import Tensor
@@ -54,7 +54,7 @@ def native(ev: Evaluator, function: Any, args: list[Any], kwargs: dict[str, Any]
         return control.each_text(ev, args, lambda *now: native(ev, function, list(now), kwargs))
     for value in [*args, *kwargs.values()]:
         _refuse_deep(value)
-    module = getattr(function, "__module__", None) or type(function).__module__
+    module = module_of(function) or type(function).__module__
     if module in _HOST:
         return _host(ev, function, args, kwargs)
     if is_trusted(module):
@@ -116,7 +116,7 @@ def with_constants(value: Any) -> Any:
 
 def _has_source(value: Any) -> bool:
     function = getattr(value, "__func__", value)
-    return isinstance(function, types.FunctionType) and not is_trusted(function.__module__)
+    return isinstance(function, types.FunctionType) and not is_trusted(module_of(function))
 
 
 def _invoke(ev: Evaluator, function: Any, *args: Any, **kwargs: Any) -> Any:

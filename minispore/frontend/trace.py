@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from minispore.frontend.attributes import has_own, lookup
-from minispore.frontend.capture import Opaque, Outside, is_stdlib, is_trusted
+from minispore.frontend.capture import Opaque, Outside, is_stdlib, is_trusted, module_of
 from minispore.frontend.errors import UnsupportedError, locate
 from minispore.frontend.evaluate import Evaluator
 from minispore.frontend.functions import defaults
@@ -81,7 +81,7 @@ class Tracer(Evaluator):
         return not self._is_entered and super().is_outermost()
 
     def runner_of(self, function: Any) -> Callable[[list, dict], Any] | None:
-        users = isinstance(function, types.FunctionType) and not is_trusted(function.__module__)
+        users = isinstance(function, types.FunctionType) and not is_trusted(module_of(function))
         return partial(self._run, function) if users else None
 
     def _run(self, function: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -332,7 +332,7 @@ class _Reading:
 
     def function(self, fn: types.FunctionType, text: str) -> None:
         """A function: its globals, closure and defaults."""
-        if _is_foreign(fn.__module__):
+        if _is_foreign(module_of(fn)):
             return
         names, attributes = _names(fn.__code__)
         self.functions.append(fn)
