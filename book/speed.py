@@ -74,7 +74,7 @@ def targets(found: dict) -> str:
     ours, torch = memory.get(GRAPH, 0), memory.get("torch eager", math.inf)
     if ours > torch:
         missed.append(f"`gpt` needs {ours / torch:.2f} times the memory")
-    return f"{AIMS} {'Missed: ' + '; '.join(missed) if missed else 'None is missed'}."
+    return f"{AIMS}\n\n{'Missed: ' + '; '.join(missed) if missed else 'None is missed'}."
 
 
 def markdown(rows: list[list[str]]) -> str:
