@@ -106,9 +106,11 @@ def _passes(abstract: Abstract) -> bool:
     """True for what may go into and come out of native graphs."""
     if isinstance(abstract, AbstractTuple):
         return all(map(_passes, abstract.items))
-    if isinstance(abstract, AbstractTensor) and not abstract.size:
+    if abstract == TOKEN:
+        return True
+    if kind_of(abstract) is None:  # of sizes that are not known yet, too
         return False
-    return abstract == TOKEN or kind_of(abstract) is not None
+    return not isinstance(abstract, AbstractTensor) or bool(abstract.size)
 
 
 def _is_inside(node: CNode, graph: FuncGraph) -> bool:
