@@ -14,11 +14,18 @@ from pathlib import Path
 from minispore.bench import compare
 
 PAGE = Path(__file__).parent / "speed.md"
-GRAPH, TINY = "minispore graph", 3.0  # us
+GRAPH = "minispore graph"
+# How many times faster than the best of the others graph mode should be; 95 % of it is enough.
+RATIOS = {
+    "mlp_tiny": 10, "mlp_mnist": 1.15, "gpt": 1.8, "gelu_1m": 1.45, "layernorm": 1.8,
+    "softmax": 1.7, "while_1000": 1.15,
+}  # fmt: skip
+STEPS = ("mlp_tiny", "mlp_mnist", "gpt")  # of training; the others are single functions
 AIMS = (
-    f"Targets of graph mode: a step of `mlp_tiny` in {TINY:.0f} us; no workload slower than in the "
-    "fastest of the others; the first result before JAX's, even if no kernel is in the cache; no "
-    "more memory than PyTorch."
+    "Targets of graph mode, as times faster than the best of the others (from 95 % on one is met): "
+    + ", ".join(f"`{name}` {ratio}" for name, ratio in RATIOS.items())
+    + ". The first result, with no kernel in the cache: in twice JAX's time for a training step, "
+    "in one second for a single function. No more memory than PyTorch."
 )
 BEGIN, END = "<!-- figures: written by book/speed.py -->", "<!-- end of figures -->"
 
@@ -59,17 +66,16 @@ def targets(found: dict) -> str:
     """What is aimed at, and what of it these figures miss."""
     missed = []
     for name, cells in found["times"].items():
-        us = cells.get(GRAPH, 0.0)
-        if name == "mlp_tiny" and us > TINY:
-            missed.append(f"a step of `mlp_tiny` takes {us:.1f} us")
-        others = {who: t for who, t in cells.items() if not who.startswith("minispore")}
-        best = min(others, key=lambda who: others[who], default=GRAPH)
-        if us > others.get(best, us):
-            missed.append(f"`{name}` takes {us / others[best]:.2f} times as long as in {best}")
+        others = [t for who, t in cells.items() if not who.startswith("minispore")]
+        if others and cells.get(GRAPH) and name in RATIOS:
+            ratio = min(others) / cells[GRAPH]
+            if ratio < 0.95 * RATIOS[name]:
+                missed.append(f"`{name}` is {ratio:.2f} times as fast as the best of the others")
     for name, cells in found.get("first", {}).items():
-        cold, jax = cells.get(f"{GRAPH}, cold", 0.0), cells.get("jax jit", math.inf)
-        if cold > jax:
-            missed.append(f"the first result of `{name}` takes {cold / jax:.2f} times as long")
+        cold = cells.get(f"{GRAPH}, cold", 0.0)
+        most = 2 * cells.get("jax jit", math.inf) if name in STEPS else 1.0
+        if cold > most:
+            missed.append(f"the first result of `{name}` takes {cold:.2f} s")
     memory = found.get("memory", {})
     ours, torch = memory.get(GRAPH, 0), memory.get("torch eager", math.inf)
     if ours > torch:
