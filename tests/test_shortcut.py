@@ -139,6 +139,7 @@ def test_memory_that_must_not_be_written_is_not_taken_again(size):
         assert w._data.flags.writeable
 
 
+@pytest.mark.filterwarnings("ignore:Setting")  # newer NumPys advise against it
 def test_what_is_done_to_the_array_of_a_result():
     @ms.jit
     def f(x):

@@ -549,6 +549,7 @@ def test_values_that_only_the_graph_knows():
 # ---------------------------------------------------------------------------- other libraries
 
 
+@pytest.mark.filterwarnings("ignore:Setting")  # newer NumPys advise against it
 @pytest.mark.parametrize("of", [Tensor.asnumpy, np.asarray])
 def test_an_array_of_a_tensor_is_an_object_of_its_own(of):
     given = A.copy()
