@@ -171,6 +171,15 @@ def test_what_cannot_be():
         ms.data_sink(ops.exp, 3)
     with pytest.raises(ValueError, match="no batch"):
         ms.data_sink(ops.exp, [])()
+    for fn in (3, None, "step"):
+        with pytest.raises(TypeError, match="fn must be a function or a Cell, not"):
+            ms.data_sink(fn, [np.ones(3)])
+    for config in ("O1", {"jit_level": "O1"}, JitConfig):
+        with pytest.raises(TypeError, match=r"such as JitConfig\(jit_level='O1'\), not"):
+            ms.data_sink(ops.exp, [np.ones(3)], jit_config=config)
+    for fn in (ops.exp, ms.jit(ops.exp)):
+        with pytest.raises(TypeError, match="an array, or a tuple of arrays, not a dict"):
+            ms.data_sink(fn, [{"x": np.ones(3)}])()
 
 
 # ------------------------------------------------------------------------------- errors

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
@@ -72,6 +72,11 @@ class Batches:
 
     def tensors(self, batch: Any) -> tuple:
         """A batch as the arguments of a call."""
+        if isinstance(batch, Mapping):
+            raise TypeError(
+                "data_sink: a batch is an array, or a tuple of arrays, not a "
+                f"{type(batch).__name__}: fn gets its arrays by position"
+            )
         return tuple(map(self.tensor, batch if isinstance(batch, (tuple, list)) else (batch,)))
 
     def tensor(self, value: Any) -> Tensor:
@@ -105,8 +110,16 @@ def data_sink(
 
     Raises:
         ValueError: `sink_size` is neither positive nor -1; or (when called) there is no batch.
-        TypeError: `dataset` is no iterable.
+        TypeError: `fn` cannot be called, `dataset` is no iterable, or `jit_config` no JitConfig; or
+            (when called) a batch is neither an array nor a tuple of arrays.
     """
+    if not callable(fn):
+        raise TypeError(f"data_sink's fn must be a function or a Cell, not {type(fn).__name__}")
+    if not isinstance(jit_config, JitConfig | None):
+        raise TypeError(
+            "data_sink's jit_config must be a JitConfig, such as JitConfig(jit_level='O1'), "
+            f"not {jit_config!r}"
+        )
     if type(sink_size) is not int or sink_size < 1 and sink_size != -1:
         raise ValueError(
             f"sink_size must be a positive int, or -1 for all of the data, not {sink_size!r}"
