@@ -8,11 +8,12 @@ import struct
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from minispore.commands import cli
+from minispore.commands import bench, cli
 from minispore.dataset import load_digits
 from minispore.primitive import REGISTRY
 from minispore.train import digits as job
@@ -224,6 +225,14 @@ def test_run_with_inputs(capsys, graph_file, tmp_path):
     assert out == "output 0: Tensor[Float32, (2)]\n[ 3. 12.]\noutput 1: int\n3\n"
 
 
+def test_run_with_an_option_for_each_input(capsys, graph_file, tmp_path):
+    x = save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
+    n = save(tmp_path / "n.npy", np.int64(2))
+    together = run(capsys, "run", graph_file, "--input", x, n)
+    assert together[0] == 0
+    assert run(capsys, "run", graph_file, "--input", x, "--input", n) == together
+
+
 def test_run_with_random_inputs(capsys, tmp_path):
     path = tmp_path / "g.ir"
     path.write_text(
@@ -380,3 +389,51 @@ def test_unknown_arguments(capsys, arguments, hint):
 @pytest.mark.parametrize("arguments", [[], ["sail"], ["run"]])
 def test_wrong_commands(capsys, arguments):
     assert_one_sentence(*run(capsys, *arguments), "--help")
+
+
+def test_sizes_that_are_none(capsys):
+    for text in ("-3,2", "3,-2", "-1"):
+        for given in (["--shape", text], [f"--shape={text}"]):
+            found = run(capsys, "draw", "m:f", *given)
+            assert_one_sentence(
+                *found, f"argument --shape: a size cannot be negative, as in '{text}'"
+            )
+    assert_one_sentence(*run(capsys, "draw", "m:f", "--shape", "a"), "must be sizes like 2,3")
+    assert_one_sentence(*run(capsys, "draw", "m:f", "--shape", "--out"), "expected one argument")
+
+
+def test_a_shape_that_is_missing(capsys, tmp_path, monkeypatch):
+    (tmp_path / "takes_two.py").write_text("def f(x, w):\n    return x @ w\n")
+    monkeypatch.chdir(tmp_path)
+    found = run(capsys, "draw", "takes_two:f", "--shape", "3,2")
+    assert_one_sentence(*found, "'w'; say what it takes by --shape, once for each argument")
+
+
+def test_bench_says_at_once_that_its_file_cannot_be_written(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "_measured", lambda *_: pytest.fail("measured"))
+    for path, why in ((tmp_path / "none" / "x.json", "No such file"), (tmp_path, "is a folder")):
+        assert_one_sentence(*run(capsys, "bench", "--json", path), f"cannot write '{path}': ", why)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_used(capsys, tmp_path, monkeypatch):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for place in (file, file / "below"):
+        monkeypatch.setenv("MINISPORE_CACHE_DIR", str(place))
+        for what in ("info", "clear"):
+            found = run(capsys, "cache", what)
+            assert_one_sentence(*found, f"cannot keep kernels in '{place}': Not a directory")
+    monkeypatch.setenv("MINISPORE_CACHE_DIR", str(tmp_path / "later"))
+    assert run(capsys, "cache", "info")[0] == 0
+
+
+def test_kernels_that_cannot_be_removed(capsys, tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "k0.kernel").write_bytes(b"")
+    monkeypatch.setenv("MINISPORE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(Path, "unlink", refuse)
+    found = run(capsys, "cache", "clear")
+    assert_one_sentence(*found, f"cannot remove kernels in '{tmp_path}': Permission denied")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,9 @@ def _bench(options: argparse.Namespace) -> int:
         return _fail(f"there is no workload '{', '.join(unknown)}'; there are {known}")
     if options.rounds < 1 or options.seconds <= 0:
         return _fail("--rounds and --seconds must be positive")
+    problem = None if options.json is None else _unwritable(options.json)
+    if problem is not None:
+        return _fail(f"cannot write '{options.json}': {problem}")
     try:
         others = compare.peers([sys.executable, *options.python])
     except OSError as error:
@@ -62,6 +66,17 @@ def _bench(options: argparse.Namespace) -> int:
     if options.json is not None:
         write_whole(options.json, json.dumps(found, indent=1) + "\n")
     return 0
+
+
+def _unwritable(path: Path) -> str | None:
+    """Why a file cannot be written, found out before minutes of measuring; None if it can."""
+    if path.is_dir():
+        return "it is a folder"
+    try:
+        tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        return error.strerror
+    return None
 
 
 def _measured(

@@ -48,7 +48,9 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with `arguments` (default: the process's own); returns the exit code."""
     parser = _parser()
-    options, more = parser.parse_known_args(arguments)
+    options, more = parser.parse_known_args(
+        _joined(sys.argv[1:] if arguments is None else arguments)
+    )
     if more and not hasattr(options, "more"):
         options.parser.error(f"unrecognized arguments: {' '.join(more)}{_hint(options, more)}")
     options.more = more
@@ -68,6 +70,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:  # a full disk, a folder that vanished
         print(f"minispore: {error.strerror or error}", file=sys.stderr)
         return WRONG
+
+
+def _joined(arguments: Sequence[str]) -> list[str]:
+    """With --shape -3,2 as --shape=-3,2: argparse would take the sizes for an option."""
+    found: list[str] = []
+    for argument in arguments:
+        if found and found[-1] == "--shape" and re.match(r"-\d", argument):
+            found[-1] += f"={argument}"
+        else:
+            found.append(argument)
+    return found
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -145,7 +158,7 @@ def _add_run(commands: argparse._SubParsersAction) -> None:
     )
     add = parser.add_argument
     add("file", type=Path, metavar="FILE.ir", help="a graph as text")
-    add("--input", nargs="+", type=Path, metavar="X.npy", default=[],
+    add("--input", nargs="+", action="extend", type=Path, metavar="X.npy", default=[],
         help="one array per parameter (default: random ones of the declared types)")  # fmt: skip
     add("--seed", type=_seed, default=0, metavar="N", help="of the random inputs (default: 0)")
     add("--optimized", action="store_true",
@@ -350,9 +363,9 @@ def _shape(text: str) -> tuple[int, ...]:
     try:
         sizes = tuple(int(part) for part in inner.split(",") if part.strip())
     except ValueError:
-        sizes = (-1,)
+        raise argparse.ArgumentTypeError(f"must be sizes like 2,3, not {text!r}") from None
     if any(size < 0 for size in sizes):
-        raise argparse.ArgumentTypeError(f"must be sizes like 2,3, not {text!r}")
+        raise argparse.ArgumentTypeError(f"a size cannot be negative, as in {text!r}")
     return sizes
 
 
