@@ -403,10 +403,14 @@ def test_sizes_that_are_none(capsys):
 
 
 def test_a_shape_that_is_missing(capsys, tmp_path, monkeypatch):
-    (tmp_path / "takes_two.py").write_text("def f(x, w):\n    return x @ w\n")
+    (tmp_path / "takes_two.py").write_text(
+        "def f(x, w):\n    return x @ w\n\ndef g(x):\n    return f(x)\n"
+    )
     monkeypatch.chdir(tmp_path)
     found = run(capsys, "draw", "takes_two:f", "--shape", "3,2")
     assert_one_sentence(*found, "'w'; say what it takes by --shape, once for each argument")
+    code, _, err = run(capsys, "draw", "takes_two:g", "--shape", "3,2")
+    assert code == 2 and "'w'\n" in err and "--shape" not in err  # a call of the user's own
 
 
 def test_bench_says_at_once_that_its_file_cannot_be_written(capsys, tmp_path, monkeypatch):

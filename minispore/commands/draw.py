@@ -116,7 +116,7 @@ def explained(name: str, tensors: Sequence[Tensor]) -> Report:
         place = "\n".join(getattr(error, "__notes__", ()))
         place = f"\n{place}" if place else ""
         hint = ""
-        if isinstance(error, TypeError) and "missing required argument" in str(error):
+        if not place and "missing required argument" in str(error):  # of the call that is ours
             hint = "; say what it takes by --shape, once for each argument"
         raise DrawError(f"{type(error).__name__}: {error}{hint}{place}") from error
 
