@@ -131,6 +131,7 @@ def test_bytes_before_and_after_fusing(report):
     assert words in report.drawing("kernels").text
     assert words in report.passes()
     assert words in report.table()
+    assert "counted once" not in str(traffic)
 
 
 def test_boxes_are_kernels_and_items_their_nodes(report):
@@ -202,6 +203,56 @@ def test_loops_calls_and_what_python_does_are_drawn():
     drawing = ms.explain(native, tensor(8), Tensor(300, ms.int32)).drawing("kernels", legend=True)
     assert 'constraint="false"' in drawing.dot  # the round before
     assert drawing.svg().startswith("<svg")
+
+
+def edges(report):
+    """Which primitives feed which in the picture of kernels."""
+    dot = report.drawing("kernels").dot
+    title = dict(re.findall(r'^ +"([^"]+)" \[label=<.*?<B>(\w+)</B>', dot, re.M))
+    found = re.findall(r'^ +"([^"]+)" -> "([^"]+)"', dot, re.M)
+    return [(title.get(a, "copy"), title.get(b, "copy")) for a, b in found]
+
+
+def test_both_arms_of_a_branch_feed_what_follows():
+    def fn(x):
+        y = x @ x
+        if y.mean() > 0:
+            y = ops.exp(y)
+        else:
+            y = ops.tanh(y)
+        return y @ x
+
+    report = ms.explain(fn, tensor(8, 8))
+    found = edges(report)
+    assert ("Exp", "MatMul") in found and ("Tanh", "MatMul") in found
+    assert ("Exp", "Tanh") not in found and ("Tanh", "Exp") not in found
+    assert "arms and rounds counted once" in str(report.traffic)
+
+
+def test_arms_in_python_feed_what_follows():
+    def fn(x):
+        if x.mean() > 0:
+            y = ops.cumsum(x, 0)
+        else:
+            y = ops.cumsum(ops.exp(x), 0)
+        return ops.cumsum(y, 1)
+
+    found = edges(ms.explain(fn, tensor(8, 8)))
+    assert found.count(("CumSum", "CumSum")) == 2, found
+
+
+def test_what_was_before_a_loop_feeds_what_follows():
+    def fn(x, n):
+        x = ops.exp(x @ x)
+        i = Tensor(0, ms.int32)
+        while i < n:
+            x = ops.tanh(x)
+            i = i + 1
+        return x @ x
+
+    found = edges(ms.explain(fn, tensor(8, 8), Tensor(3, ms.int32)))
+    assert ("Tanh", "MatMul") in found
+    assert ("Exp", "MatMul") in found or ("copy", "MatMul") in found, found
 
 
 def test_files_of_the_report(report, tmp_path):

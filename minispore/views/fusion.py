@@ -10,15 +10,27 @@ such values; edges between boxes are values in memory, with their size.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from minispore.engine import Executable, counts
 from minispore.engine.emit import Kernel
 from minispore.engine.layout import Buffer
 from minispore.engine.lower import Step
-from minispore.engine.plan import Instruction, Routine, call, choose, compute, move, resize, unpack
+from minispore.engine.plan import (
+    Instruction,
+    Routine,
+    call,
+    choose,
+    compute,
+    jump,
+    leave,
+    move,
+    resize,
+    unpack,
+)
 from minispore.engine.segments import Segment
 from minispore.ir.labels import listed, place_text, shortened, type_text
 from minispore.ir.node import CNode, Node, While, is_call_of, item_index
@@ -27,24 +39,32 @@ from minispore.ir.render import Drawing, drawing_of
 from minispore.ir.rooms import LIMIT
 from minispore.primitive import Primitive
 from minispore.views.kernels import KernelInfo, NodeNames, kernels_of, nodes_in, place_name
+from minispore.views.reach import START, Reach
+
+_BY_PYTHON = (compute, unpack, resize, call, choose)
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes that nodes would move one by one, and that their kernels move; loops count once."""
+    """Bytes that nodes would move one by one, and that their kernels move.
+
+    With `jumps` both arms of a branch count, and a loop counts as one round.
+    """
 
     nodes: int
     kernels: int
     before: int
     after: int
+    jumps: bool = False
 
     def __str__(self) -> str:
         if not self.kernels:
             return "no kernels"
         less = f": {self.before / self.after:.1f} times less" if self.before > self.after else ""
         kernels = "1 kernel" if self.kernels == 1 else f"{self.kernels} kernels"
+        once = " (arms and rounds counted once)" if self.jumps else ""
         return (f"{self.nodes} nodes alone would move {self.before:,} bytes; in {kernels} they "
-                f"move {self.after:,}{less}")  # fmt: skip
+                f"move {self.after:,}{less}{once}")  # fmt: skip
 
 
 def traffic_of(plan: Executable) -> Traffic:
@@ -52,9 +72,11 @@ def traffic_of(plan: Executable) -> Traffic:
     infos = kernels_of(plan)
     steps = [s.function for r in plan.routines.values() for s in r.instructions]
     nodes = [n for s in steps if isinstance(s, Segment) for n in _inside(s.nodes)]
-    return Traffic(
-        len(nodes), len(infos), sum(map(counts.bytes_alone, nodes)), sum(i.bytes for i in infos)
+    jumps = any(s.targets for r in plan.routines.values() for s in r.instructions) or any(
+        row.kernel is None for s in steps if isinstance(s, Segment) for row in s.rows
     )
+    before, after = sum(map(counts.bytes_alone, nodes)), sum(i.bytes for i in infos)
+    return Traffic(len(nodes), len(infos), before, after, jumps)
 
 
 def _inside(nodes: Iterable[Node]) -> Iterator[CNode]:
@@ -121,8 +143,7 @@ class _Group:
 class _Sketch:
     """The picture of a plan's kernels in the making.
 
-    `writers` tell which items stand for what writes a buffer, in the order of the table; `homes`
-    which item a kernel is, if it is closed.
+    `writers`: for each buffer, the rows of the table that write it, and their items.
     """
 
     def __init__(self, plan: Executable, collapse: bool | str, expand: set[str], limit: int):
@@ -136,7 +157,7 @@ class _Sketch:
         self.groups = self._grouped(limit if collapse == "auto" else 0)
         self.picture = Picture()
         self.items: dict[object, Item] = {}
-        self.writers: dict[Buffer, list[tuple[int, Item]]] = {}
+        self.writers: dict[Buffer, dict[int, Item]] = {}
         self.edges: dict[tuple[Item, Item, str], dict[int, int]] = {}  # sizes of values by id
         for routine in plan.routines.values():
             self._routine(routine)
@@ -171,26 +192,32 @@ class _Sketch:
     # ----------------------------------------------------------------- routines
 
     def _routine(self, routine: Routine) -> None:
+        """All items first: where a loop goes round, edges lead to earlier ones."""
         box = Box(self._title(routine), "entry")
         self.picture.add(box)
-        slots: dict[int, Item | str] = {i: p.name for i, p in enumerate(routine.graph.parameters)}
+        slots = _Slots(routine)
+        heads: dict[int, Item] = {}
         for number, step in enumerate(routine.instructions):
             place = place_name(self.plan, routine, number)
             if isinstance(step.function, Segment):
-                self._segment(box, place, step, slots)
-            elif step.do is move:
-                for i, o in zip(step.inputs, step.outputs, strict=True):
-                    slots[o] = slots.get(i, "")
-            elif step.do in (compute, unpack, resize, call, choose):
-                self._instruction(box, place, step, slots)
+                slots.made |= self._segment(box, place, number, step)
+            elif step.do in _BY_PYTHON:
+                item = heads[number] = self._instruction(box, place, step)
+                slots.made |= {(number, slot): [item] for slot in step.outputs}
+        for number, step in enumerate(routine.instructions):
+            from_slot = functools.partial(self._from_slot, slots, number, box)
+            if isinstance(step.function, Segment):
+                self._segment_edges(step, from_slot)
+            elif number in heads:
+                assert isinstance(step.node, CNode)
+                for slot, operand in zip(step.inputs, step.node.inputs, strict=False):
+                    from_slot(slot, counts.bytes_of(operand.abstract), heads[number])
 
     def _title(self, routine: Routine) -> str:
         title = f"@{routine.graph.name}"
         return f"{title}: {traffic_of(self.plan)}" if routine is self.plan.main else title
 
-    def _instruction(
-        self, box: Box, place: str, step: Instruction, slots: dict[int, Item | str]
-    ) -> None:
+    def _instruction(self, box: Box, place: str, step: Instruction) -> Item:
         """What Python does: an item of its own."""
         node = step.node
         assert isinstance(node, CNode)
@@ -201,29 +228,30 @@ class _Sketch:
         item = Item(f"step {place}", lines(strong(name, self.names.of(node)), "in Python"), looks,
                     place_text(node.origin))  # fmt: skip
         box.add(item)
-        sizes = [counts.bytes_of(i.abstract) for i in node.inputs]
-        for slot, size in zip(step.inputs, sizes, strict=False):
-            self._from_slot(slots, slot, size, item, box)
-        slots |= dict.fromkeys(step.outputs, item)
+        return item
 
     def _from_slot(
-        self, slots: dict[int, Item | str], slot: int, size: int, head: Item, box: Box
+        self, slots: _Slots, number: int, box: Box, slot: int, size: int, head: Item
     ) -> None:
-        """An edge from what is in a slot; parameters are named beside who reads them."""
-        source = slots.get(slot, "")
-        if isinstance(source, Item):
-            self._edge(source, head, "flow", id(source), size)
-        elif source:
-            key = ("inputs", head)
-            if key not in self.items:
-                self.items[key] = item = Item(f"inputs of {head.id}", "", ("parameter", "inputs"))
-                (head.box or box).add(item)
-                self._edge(item, head, "flow")
-            read = self.items[key].tooltip.split("\n") if self.items[key].tooltip else []
-            if source not in read:
-                read.append(source)
-            self.items[key].tooltip = "\n".join(read)
-            self.items[key].label = plain(listed(read))
+        """The edges from what an instruction finds in a slot; parameters are named beside it."""
+        for at, source in slots.sources(number, slot):
+            if isinstance(source, Item):
+                look = "flow" if at < number else "flow loose"
+                self._edge(source, head, look, id(source), size)
+            elif source:
+                self._from_parameter(source, head, box)
+
+    def _from_parameter(self, source: str, head: Item, box: Box) -> None:
+        key = ("inputs", head)
+        if key not in self.items:
+            self.items[key] = item = Item(f"inputs of {head.id}", "", ("parameter", "inputs"))
+            (head.box or box).add(item)
+            self._edge(item, head, "flow")
+        read = self.items[key].tooltip.split("\n") if self.items[key].tooltip else []
+        if source not in read:
+            read.append(source)
+        self.items[key].tooltip = "\n".join(read)
+        self.items[key].label = plain(listed(read))
 
     def _edge(self, tail: Item, head: Item, look: str, value: int = 0, size: int = 0) -> None:
         if tail is not head:
@@ -234,48 +262,52 @@ class _Sketch:
     # ----------------------------------------------------------------- kernels
 
     def _segment(
-        self, around: Box, place: str, step: Instruction, slots: dict[int, Item | str]
-    ) -> None:
-        """One native call: a box of kernels."""
+        self, around: Box, place: str, number: int, step: Instruction
+    ) -> dict[tuple[int, int], list[Item]]:
+        """One native call: a box of kernels; what makes the value of each slot that it fills."""
         segment = step.function
         box = Box(f"{place}: {len(segment.kernels)} kernels in one call")
         around.add(box)
+        for kernel in segment.kernels:
+            self._kernel(box, kernel)
+        for at, row in enumerate(segment.rows):
+            for s in row.kernel.group.steps if row.kernel is not None else ():
+                self.writers.setdefault(s.out.home, {})[at] = self._item_of(row.kernel, s)
+        outputs = list(segment.slot)[len(step.inputs) : segment.n_arrays]
+        reach = _reach_of_rows(segment)
+        made = {}
+        for buffer, slot in zip(outputs, step.outputs, strict=False):  # not whether all is well
+            writers = self.writers.get(buffer.home, {})
+            made[number, slot] = [writers[at] for at in reach.found(len(segment.rows), writers)]
+        return made
+
+    def _segment_edges(
+        self, step: Instruction, from_slot: Callable[[int, int, Item], None]
+    ) -> None:
+        segment = step.function
         outside = {b: slot for b, slot in zip(segment.slot, step.inputs, strict=False)}
-        done: set[Kernel] = set()
-        for number, row in enumerate(segment.rows):
-            if row.kernel is None or row.kernel in done:
-                continue
-            done.add(row.kernel)
-            self._kernel(box, row.kernel)
-            for s in row.kernel.group.steps:
-                self.writers.setdefault(s.out.home, []).append(
-                    (number, self._item_of(row.kernel, s))
-                )
+        reach = _reach_of_rows(segment)
         firsts = {row.kernel: n for n, row in reversed([*enumerate(segment.rows)]) if row.kernel}
         for kernel, number in firsts.items():
             for s in kernel.group.steps:
-                for view in s.inputs:
-                    self._operand(kernel, number, s, view.buffer, outside, slots, around)
-        outputs = list(segment.slot)[len(step.inputs) : segment.n_arrays]
-        for buffer, slot in zip(outputs, step.outputs, strict=False):  # not whether all is well
-            found = [item for _, item in self.writers.get(buffer, [])]
-            slots[slot] = found[-1] if found else ""
+                head = self._item_of(kernel, s)
+                for buffer in (view.buffer for view in s.inputs):
+                    if buffer in outside:
+                        from_slot(outside[buffer], buffer.bytes, head)
+                    else:
+                        self._operand(kernel, number, head, buffer, reach)
 
     def _operand(
-        self, kernel: Kernel, number: int, step: Step, buffer: Buffer,
-        outside: dict[Buffer, int], slots: dict[int, Item | str], box: Box,
-    ) -> None:  # fmt: skip
-        """The edges into a step for one operand."""
-        head = self._item_of(kernel, step)
-        if buffer in outside:
-            self._from_slot(slots, outside[buffer], buffer.bytes, head, box)
+        self, kernel: Kernel, number: int, head: Item, buffer: Buffer, reach: Reach
+    ) -> None:
+        """The edges into a step for one operand that kernels of the same call write."""
+        writers = self.writers.get(buffer.home, {})
+        if buffer in kernel.group.kinds and number in writers:
+            self._edge(writers[number], head, "flow", id(buffer))
             return
-        inside = buffer in kernel.group.kinds
-        writers = self.writers.get(buffer.home, [])
-        before = [w for w in writers if w[0] < number + inside]
-        for at, tail in before[-1:] + [w for w in writers if w[0] >= number + inside]:
-            look = "flow" if at < number + inside else "flow loose"  # of the round before
-            self._edge(tail, head, look, id(buffer), 0 if inside else buffer.bytes)
+        for at in reach.found(number, writers):
+            look = "flow" if at < number else "flow loose"  # of the round before
+            self._edge(writers[at], head, look, id(buffer), buffer.bytes)
 
     def _kernel(self, box: Box, kernel: Kernel) -> None:
         info, group = self.infos[kernel], self.groups.get(kernel)
@@ -319,6 +351,53 @@ class _Sketch:
 
     def _item_of(self, kernel: Kernel, step: Step) -> Item:
         return self.items[(kernel, step.node) if kernel in self.open else kernel]
+
+
+class _Slots:
+    """What made the values in the slots of a routine.
+
+    `made`: the items that did, by the number of the instruction and the slot.
+    """
+
+    def __init__(self, routine: Routine):
+        self.steps, self.made = routine.instructions, dict[tuple[int, int], list[Item]]()
+        self.names = [p.name for p in routine.graph.parameters]
+        self.reach = Reach((s.targets, s.do not in (jump, choose, leave)) for s in self.steps)
+        self.writers: dict[int, dict[int, None]] = {
+            i: {START: None} for i in range(len(self.names))
+        }
+        for number, step in enumerate(self.steps):
+            for slot in step.outputs:
+                self.writers.setdefault(slot, {})[number] = None
+
+    def sources(self, number: int, slot: int) -> list[tuple[int, Item | str]]:
+        """The items, and names of parameters, whose value an instruction may find in a slot.
+
+        Each with the number of the instruction that put it there: moves are looked through.
+        """
+        found: dict[tuple[int, Item | str], None] = {}
+        seen, todo = set(), [(number, slot)]
+        while todo:
+            place = todo.pop(0)
+            if place in seen:
+                continue
+            seen.add(place)
+            for at in self.reach.found(place[0], self.writers.get(place[1], {})):
+                if at == START:
+                    found[at, self.names[place[1]]] = None
+                elif self.steps[at].do is move:
+                    step = self.steps[at]
+                    todo.append((at, step.inputs[step.outputs.index(place[1])]))
+                else:
+                    found |= {(at, item): None for item in self.made.get((at, place[1]), [])}
+        return list(found)
+
+
+def _reach_of_rows(segment: Segment) -> Reach:
+    return Reach(
+        ((), True) if row.kernel is not None else ((row.target,), row.flag is not None)
+        for row in segment.rows
+    )
 
 
 def _place(kernel: Kernel) -> tuple[tuple[str, ...], str]:
