@@ -27,5 +27,9 @@ def write_whole(path: Path, content: str | bytes, sync: bool = False) -> None:
                 file.flush()
                 os.fsync(file.fileno())
         os.replace(unfinished, path)
+    except OSError as error:
+        if error.filename == os.fspath(unfinished):  # the caller knows nothing of that one
+            error.filename, error.filename2 = os.fspath(path), None
+        raise
     finally:
         unfinished.unlink(missing_ok=True)

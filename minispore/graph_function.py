@@ -51,8 +51,10 @@ class GraphFunction:
     """A closed graph without Grad nodes, as a function from a list of values to a tuple.
 
     `level` is jit's `jit_level`; with `check_finite` a node that makes a nan or inf out of finite
-    numbers stops it.
+    numbers stops it.  `planning`: the seconds that laying out the plan took, with its kernels.
     """
+
+    planning = 0.0
 
     def __init__(
         self, graph: FuncGraph, pipeline: Pipeline, level: str, check_finite: bool = False

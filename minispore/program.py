@@ -473,8 +473,10 @@ def _compile_graph(
     function = GraphFunction(grad.graph, pipeline, options.jit_level, options.check_finite)
     last = perf_counter()
     optimized = pipeline.run(grad.graph, log, keep)
-    function.__dict__["plan"] = compile_plan(optimized, options.jit_level)
     stages.append(Stage("optimized", optimized, perf_counter() - last))
+    last = perf_counter()
+    function.__dict__["plan"] = compile_plan(optimized, options.jit_level)
+    function.planning = perf_counter() - last
     return function, stages, runs
 
 

@@ -238,3 +238,20 @@ def test_peaks_are_measured(monkeypatch):
     assert peak.bandwidth(10**12) == peak.bandwidth(peak.SETS[-1]) > 0
     assert peak.operations("f4") > 0
     assert peak.operations("f8") > 0
+
+
+def test_words_of_a_profile(tmp_path):
+    profile = ms.explain(lambda x: x + 1, tensor(2)).profile(1)
+    row = profile.rows[0]
+    row.runs, row.seconds = 1, 1e-8  # as tiny as one could be
+    line = next(t for t in profile.table().splitlines() if t.startswith(row.name))
+    assert line.split("Add")[0].count(" - ") == 2 and "%" in line
+    assert "small ones stay in the cache" in str(profile)
+    profile.guards, profile.compared = 1e-6, (2, 1)
+    assert "checks 2 words of memory and 1 line of the guard" in str(profile)
+    with pytest.raises(TypeError, match="runs must be an int, not 'x'"):
+        ms.explain(lambda x: x + 1, tensor(2)).profile("x")
+    missing = tmp_path / "missing" / "step.json"
+    with pytest.raises(FileNotFoundError) as error:
+        profile.trace(missing)
+    assert error.value.filename == str(missing)

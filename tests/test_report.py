@@ -327,3 +327,17 @@ def test_the_module_is_the_same_program(module):
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert "report.html" in run.stdout
+
+
+def test_time_of_the_plan_is_that_of_kernels(report):
+    compiled = report.compiled
+    optimized, planning = compiled.history[-1], compiled.function.planning
+    assert optimized.name == "optimized"
+    row = report.table().splitlines()[-1].split()
+    assert row[0] == "kernels" and row[2] == f"{planning * 1e3:.2f}"
+    assert 0 < planning and optimized.seconds < planning
+
+
+def test_an_unknown_drawing_is_told_all_stages(report):
+    with pytest.raises(ValueError, match="there are evaluate, .*optimized, kernels$"):
+        report.drawing("nope")

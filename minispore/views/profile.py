@@ -43,6 +43,7 @@ from minispore.random import drawn_again
 from minispore.views.kernels import NodeNames, nodes_in, place_name, title_of
 
 SHORT = 2_000  # ns: rows below are timed in batches, for a clock takes 50 ns itself
+TINY = 1e-6  # seconds: of rows below, shares of what the machine can do mean nothing
 BATCH = 64
 MOST_EVENTS = 20_000  # of a run, in a trace
 _NUMPY = (compute, unpack, resize)
@@ -155,10 +156,13 @@ class Profile:
                  f"{'Gop/s':>8}{'of BLAS':>9}  what"]  # fmt: skip
         whole, unknown = self._whole, f"{'-':>8}{'-':>9}"
         for row in self.rows[:most]:
-            speed = f"{row.speed / 1e9:>8.1f}{row.share_of_blas:>9.1%}"
+            is_tiny = row.seconds < TINY * max(row.runs, 1)
+            of_copy, of_blas = (f"{'-' if is_tiny else format(share, '.1%'):>9}"
+                                for share in (row.share_of_copy, row.share_of_blas))  # fmt: skip
+            speed = f"{row.speed / 1e9:>8.1f}{of_blas}"
             lines.append(
                 f"{row.name:<10}{row.runs:>6}{row.seconds * 1e6:>10.2f}{row.seconds / whole:>7.1%}"
-                f"{row.bytes / 1e3:>10.1f}{row.bandwidth / 1e9:>8.1f}{row.share_of_copy:>9.1%}"
+                f"{row.bytes / 1e3:>10.1f}{row.bandwidth / 1e9:>8.1f}{of_copy}"
                 f"{unknown if row.operations is None else speed}  {_what(row)}"
             )
         if more := self.rows[most:]:
@@ -177,7 +181,7 @@ class Profile:
             "most here: " + "; ".join([
                 f"copies of {_size(min(peak.SETS))} to {_size(max(peak.SETS))}, "
                 f"{peak.bandwidth(min(peak.SETS)) / 1e9:.0f} to "
-                f"{peak.bandwidth(max(peak.SETS)) / 1e9:.0f} GB/s",
+                f"{peak.bandwidth(max(peak.SETS)) / 1e9:.0f} GB/s (small ones stay in the cache)",
                 f"products of float32 matrices, {peak.operations('f4') / 1e9:.0f} Gop/s",
             ]),
         ]  # fmt: skip
@@ -191,7 +195,9 @@ class Profile:
         if self.compared is None:
             return "calls like this one have no shortcut past that"
         words, lines = self.compared
-        checks = f"{words:,} words of memory" + (f" and {lines:,} lines of the guard" * bool(lines))
+        checks = _counted(words, "word") + " of memory"
+        if lines:
+            checks += f" and {_counted(lines, 'line')} of the guard"
         return (
             "from the third on, such calls take a shortcut past that and Python, which checks "
             f"{checks}"
@@ -261,6 +267,10 @@ def _places(lines: Iterable[Location]) -> str:
     return ", ".join(dict.fromkeys(map(str, lines)))
 
 
+def _counted(n: int, what: str) -> str:
+    return f"{n:,} {what}{'s' * (n != 1)}"
+
+
 def _size(n: int) -> str:
     return f"{n // 2**20} MB" if n >= 2**20 else f"{n // 2**10} kB"
 
@@ -284,9 +294,12 @@ def profile_plan(
         compared: see Profile.
 
     Raises:
+        TypeError: `runs` is no int.
         ValueError: `runs` is less than 1.
         What the graph raises on these inputs.
     """
+    if not isinstance(runs, int):
+        raise TypeError(f"runs must be an int, not {runs!r}")
     if runs < 1:
         raise ValueError(f"runs must be at least 1, not {runs}")
     with redirect_stdout(io.StringIO()), drawn_again(), np.errstate(all="ignore"):

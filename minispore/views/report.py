@@ -148,9 +148,15 @@ class Report:
         Args:
             options: those of ``draw``; ``collapse``, ``expand``, ``legend`` and ``limit`` for
                 kernels (fusion.py).
+
+        Raises:
+            ValueError: there is no such stage.
         """
         if stage == KERNELS:
             return draw_kernels(self.compiled.function.plan, **options)
+        if stage not in self.compiled.stages:
+            known = ", ".join([*self.compiled.stages, KERNELS])
+            raise ValueError(f"there is no stage '{stage}'; there are {known}")
         before = self._before(stage)
         if before is None:
             return draw(self.graph(stage), **options)
@@ -185,6 +191,7 @@ class Report:
             runs: how often each is timed; medians count.
 
         Raises:
+            TypeError: `runs` is no int.
             ValueError: `runs` is less than 1.
             What the graph raises on these values.
         """
@@ -227,14 +234,19 @@ class Report:
     # ------------------------------------------------------------------------------- as text
 
     def table(self) -> str:
-        """A line per stage: nodes, milliseconds, how many rules fired."""
+        """A line per stage: nodes, milliseconds, how many rules fired.
+
+        The time of kernels is that of making the plan: generating their code, or finding it in the
+        cache, and once in a process what compiling needs itself.
+        """
         lines = [f"{'stage':<36} {'nodes':>6} {'ms':>8}  rules"]
         for stage in self.stages:
             fired = _counted(stage)
             milliseconds = stage.seconds * 1e3
             lines.append(f"{stage.name:<36} {stage.graph.count():>6} {milliseconds:>8.2f}  {fired}")
         if self.kernels:
-            lines.append(f"{KERNELS:<36} {len(self.kernels):>6} {'':>8}  {self.traffic}")
+            ms = self.compiled.function.planning * 1e3
+            lines.append(f"{KERNELS:<36} {len(self.kernels):>6} {ms:>8.2f}  {self.traffic}")
         return "\n".join(lines)
 
     def passes(self) -> str:
