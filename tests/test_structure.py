@@ -60,8 +60,8 @@ OUTSIDE = (  # rooms without a budget: built on top of the spine
 BUDGETS = {
     # Typed code at 100 columns, and a front end that holds all of control flow: what was measured
     # when it was complete, with little room to grow.
-    "spine": 13900,
-    "of it, frontend": 6090,
+    "spine": 13910,
+    "of it, frontend": 6110,
     "drawings": 1400,
     "ops": 3760,
     "rule tables": 1580,

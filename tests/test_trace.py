@@ -4,6 +4,7 @@ import functools
 import logging
 import random
 import time
+import types
 from time import perf_counter
 
 import numpy as np
@@ -383,6 +384,70 @@ def test_attributes_and_globals_stay_as_they_were():
     items = {}
     refuses(argument, UnsupportedError, "'an argument' is older", X, items)
     assert (hasattr(net, "kept"), net.scale, FACTOR, items) == (False, 2, 2, {})
+
+
+class Slots:
+    __slots__ = ("k",)
+
+    def __init__(self, k):
+        self.k = k
+
+
+class Times(nn.Cell):
+    def __init__(self, k):
+        super().__init__()
+        self.k = k
+
+    def construct(self, x):
+        return x * self.k
+
+
+def test_what_objects_of_every_kind_hold():
+    slots, space, cells = Slots(2.0), types.SimpleNamespace(k=[2.0]), nn.CellList([Times(2.0)])
+    bound = functools.partial(lambda x, k: x * k, k=2.0)
+
+    def own(x):
+        return x * own.k
+
+    def all_cells(x):
+        for cell in cells:
+            x = cell(x)
+        return x
+
+    own.k = 2.0
+    programs = [
+        (lambda x: x * slots.k, lambda: setattr(slots, "k", 3.0)),
+        (lambda x: x * space.k[0], lambda: space.k.__setitem__(0, 3.0)),
+        (lambda x: x * space.k[0], lambda: setattr(space, "k", [4.0])),
+        (lambda x: bound(x), lambda: bound.keywords.update(k=3.0)),
+        (own, lambda: setattr(own, "k", 3.0)),
+        (all_cells, lambda: cells.__setitem__(0, Times(3.0))),
+    ]
+    for function, change in programs:
+        compiled = trace(function)
+        for _ in range(3):
+            compiled(X)
+        change()
+        for _ in range(3):
+            assert_same(compiled(X), function(X))
+        assert compiled.compile_count == 2
+
+
+def test_slots_and_attributes_of_functions_stay_as_they_were():
+    slots = Slots(2.0)
+
+    def write(x):
+        slots.k += 1
+        return x
+
+    def count(x):
+        count.calls += 1
+        return x
+
+    count.calls = 0
+    refuses(write, UnsupportedError, "'slots' is older than the compiled call")
+    refuses(count, UnsupportedError, "'count' is older than the compiled call")
+    assert (slots.k, count.calls) == (2.0, 0)
 
 
 def test_a_cell_that_python_cannot_see_through():

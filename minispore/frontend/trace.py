@@ -315,11 +315,16 @@ class _Reading:
         if callable(value):
             for name in _WRAPPED:
                 self.found(getattr(value, name, None), text)
-        if _is_foreign(type(value).__module__) and not hasattr(value, "construct"):
-            return
-        if hasattr(value, "__dict__"):
+        if isinstance(value, partial):
             self.objects[id(value)] = value
-            self.watch_attributes(value, text)
+            self.names |= {"args", "keywords"}
+            return
+        if hasattr(value, "construct"):  # what the package's own methods read of a Cell
+            self.names |= {"_cells", "_params"}
+        elif _is_pure(type(value).__module__) or any(value is g for g in _GENERATORS):
+            return
+        self.objects[id(value)] = value
+        self.watch_attributes(value, text)
         self.special_methods(type(value))
 
     def special_methods(self, cls: type) -> None:
@@ -336,6 +341,8 @@ class _Reading:
             return
         names, attributes = _names(fn.__code__)
         self.functions.append(fn)
+        self.objects[id(fn)] = fn
+        self.watch_attributes(fn, fn.__name__)
         self.names |= attributes
         for name in sorted(names):
             with self.naming(name, [fn]):
@@ -382,6 +389,11 @@ class _Reading:
             return
         cls = obj if isinstance(obj, type) else type(obj)
         found = lookup(cls, name)
+        if isinstance(found, types.MemberDescriptorType):
+            if hasattr(obj, name):  # a slot, or what a partial holds
+                value = getattr(obj, name)
+                self.captured(outside.attribute(obj, name, value), value, name)
+            return
         if found is UNSET or _is_foreign(cls.__module__):
             return
         inner = getattr(found, "__func__", getattr(found, "fget", found))
@@ -404,8 +416,7 @@ class _Reading:
             self.watch(lambda: dict.fromkeys(value), partial(_refill, value), text)
 
     def watch_attributes(self, obj: Any, text: str) -> None:
-        ignored = ("_graphs",)
-        read = lambda: {k: v for k, v in vars(obj).items() if k not in ignored}  # noqa: E731
+        read = lambda: _own_state(obj)  # noqa: E731
 
         def put(old: dict) -> None:
             for name in read().keys() - old.keys():
@@ -445,6 +456,16 @@ class _Reading:
                             "while tracing: return the new value, or leave out "
                             "capture_mode='trace'"
                         )
+
+
+def _own_state(obj: Any) -> dict[str, Any]:
+    """What an object holds in its ``__dict__`` and in slots."""
+    state = {k: v for k, v in getattr(obj, "__dict__", {}).items() if k != "_graphs"}
+    for kind in type(obj).__mro__:
+        for name, found in vars(kind).items() if "__slots__" in vars(kind) else ():
+            if isinstance(found, types.MemberDescriptorType) and hasattr(obj, name):
+                state[name] = getattr(obj, name)
+    return state
 
 
 def _refill(container: Any, old: dict) -> None:
