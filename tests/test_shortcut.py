@@ -344,6 +344,8 @@ def test_other_arguments():
         f()
     with pytest.raises(TypeError):
         f(X, None)
+    with pytest.raises(AttributeError):
+        f(Tensor.__new__(Tensor))  # which has no array
 
 
 def test_one_tensor_twice():

@@ -57,7 +57,9 @@ def unchanged(watched, count):
 def array_of(block, tensor):
     """The address of a Tensor's array; 0 if it has none in C order and aligned."""
     array = word(tensor + block[IN_DATA])
-    fine = i8(word(array + TYPE) == block[NDARRAY])
+    fine = i8(array != 0)
+    if fine != 0:
+        fine = i8(word(array + TYPE) == block[NDARRAY])
     if fine != 0:
         fine = i8(p_i4(array + FLAGS)[0] & WANTED == WANTED)
     return array * fine
