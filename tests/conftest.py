@@ -3,6 +3,7 @@ values against types, and graphs after every pass.
 """
 
 import os
+import signal
 
 import pytest
 
@@ -17,3 +18,11 @@ def same_start():
     ms.set_seed(1)
     yield
     ms.context.reset()
+
+
+@pytest.fixture
+def interrupts():
+    """SIGINT raises KeyboardInterrupt, as in a terminal: jobs of a shell ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -415,7 +415,7 @@ def endless(n):
     return i
 
 
-def test_an_endless_loop_can_be_interrupted():
+def test_an_endless_loop_can_be_interrupted(interrupts):
     run = ms.jit(endless)
     assert run(ms.mutable(0)) == 0
     timer = threading.Timer(0.2, lambda: signal.raise_signal(signal.SIGINT))

@@ -637,7 +637,7 @@ def test_a_label_out_of_range():
         np.testing.assert_array_equal(p.asnumpy(), value)
 
 
-def test_ctrl_c_stops_a_loop_and_the_next_call_is_right():
+def test_ctrl_c_stops_a_loop_and_the_next_call_is_right(interrupts):
     @ms.jit
     def f(x, n):
         i = Tensor(0)
