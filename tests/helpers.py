@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
+import minispore as ms
 from minispore import dtype as dt
+from minispore import nn
 from minispore.abstract import AbstractTensor
 from minispore.ir.interp import interpret
 from minispore.ir.node import FuncGraph, ParameterNode, make_tuple
@@ -67,3 +69,16 @@ def in_graph(fn: Callable, *arrays: np.ndarray) -> Any:
     graph = FuncGraph("main", parameters, make_tuple([*outputs, builder.token]))
     values = interpret(graph, list(arrays))[:-1]
     return values if isinstance(out, tuple) else values[0]
+
+
+def training_step(net, opt):
+    """A step of training on cross entropy: f(x, labels) is the loss."""
+    loss_fn = nn.CrossEntropyLoss()
+    grad_fn = ms.value_and_grad(lambda x, y: loss_fn(net(x), y), None, opt.parameters)
+
+    def step(x, y):
+        loss, grads = grad_fn(x, y)
+        opt(grads)
+        return loss
+
+    return step

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import training_step
 
 import minispore as ms
 from minispore import Parameter, Tensor, nn, ops
@@ -22,15 +23,7 @@ def training():
     ms.set_seed(3)
     net = nn.SequentialCell(nn.Dense(3, 5), nn.Tanh(), nn.Dense(5, 2))
     opt = nn.Momentum(net.trainable_params(), 0.1, 0.9)
-    loss_fn = nn.CrossEntropyLoss()
-    grad_fn = ms.value_and_grad(lambda x, y: loss_fn(net(x), y), None, opt.parameters)
-
-    def step(x, y):
-        loss, grads = grad_fn(x, y)
-        opt(grads)
-        return loss
-
-    return net, step
+    return net, training_step(net, opt)
 
 
 def parameters(net):

@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
+from helpers import training_step
 
 import minispore as ms
 from minispore import Tensor, nn, ops
@@ -17,15 +18,7 @@ def tensor(*shape):
 
 
 def step_of(net):
-    loss_fn, opt = nn.CrossEntropyLoss(), nn.Adam(net.trainable_params(), 0.1)
-    grad_fn = ms.value_and_grad(lambda x, y: loss_fn(net(x), y), None, opt.parameters)
-
-    def step(x, y):
-        loss, grads = grad_fn(x, y)
-        opt(grads)
-        return loss
-
-    return step
+    return training_step(net, nn.Adam(net.trainable_params(), 0.1))
 
 
 @pytest.fixture(scope="module")

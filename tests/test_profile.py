@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers import assert_same
+from helpers import assert_same, training_step
 
 import minispore as ms
 from minispore import Tensor, nn, ops
@@ -38,15 +38,8 @@ def halved(x, n):
 
 
 def step_of(net):
-    loss_fn, opt = nn.CrossEntropyLoss(), nn.Adam(net.trainable_params(), 0.1)
-    grad_fn = ms.value_and_grad(lambda x, y: loss_fn(net(x), y), None, opt.parameters)
-
-    def step(x, y):
-        loss, grads = grad_fn(x, y)
-        opt(grads)
-        return loss
-
-    return step, opt
+    opt = nn.Adam(net.trainable_params(), 0.1)
+    return training_step(net, opt), opt
 
 
 def test_kernels_and_what_they_move():

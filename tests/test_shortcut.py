@@ -13,6 +13,7 @@ import weakref
 
 import numpy as np
 import pytest
+from helpers import training_step
 
 import minispore as ms
 from minispore import Parameter, Tensor, nn, ops
@@ -54,15 +55,7 @@ def misses(jitted, *args):
 def network():
     net = nn.SequentialCell(nn.Dense(3, 4), nn.ReLU(), nn.Dense(4, 2))
     opt = nn.Adam(net.trainable_params(), 1e-2)
-    loss_fn = nn.CrossEntropyLoss()
-    grad_fn = ms.value_and_grad(lambda x, y: loss_fn(net(x), y), None, opt.parameters)
-
-    def step(x, y):
-        loss, grads = grad_fn(x, y)
-        opt(grads)
-        return loss
-
-    return net, opt, step
+    return net, opt, training_step(net, opt)
 
 
 Y = Tensor(np.array([0, 1], np.int32))
@@ -211,15 +204,7 @@ def big_network():
     net = nn.SequentialCell(nn.Dense(3, BIG), nn.ReLU(), nn.Dense(BIG, BIG), nn.ReLU(),
                             nn.Dense(BIG, 2))  # fmt: skip
     opt = nn.Adam(net.trainable_params(), 1e-2)
-    loss_fn = nn.CrossEntropyLoss()
-    grad_fn = ms.value_and_grad(lambda x, y: loss_fn(net(x), y), None, opt.parameters)
-
-    def step(x, y):
-        loss, grads = grad_fn(x, y)
-        opt(grads)
-        return loss
-
-    return net, opt, step
+    return net, opt, training_step(net, opt)
 
 
 def test_large_parameters_are_written_in_place():
